@@ -25,7 +25,7 @@ from stream_metrics.clients.kafka.topics import TopicsInvalid
 from stream_metrics.core.alerts.obstacles import PASSING
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.key import is_labels
-from stream_metrics.core.telemetry import HELP
+from stream_metrics.core.telemetry import HELP, page_ids_message
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
 from stream_metrics.core.telemetry.recordings import MAX_REMEMBERED, SOON_NS
@@ -60,7 +60,8 @@ log = structlog.get_logger(__name__)
 
 class LoggedBridgeMetrics(BridgeMetrics):
     """The metrics, and log lines about refusals: one a minute for each agent and reason, and a
-    single one for each service whose scopes have to be chosen."""
+    single one for each service whose scopes have to be chosen, and each agent whose ids name pages.
+    """
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class LoggedBridgeMetrics(BridgeMetrics):
         super().__init__(registry, topics, agents)
         self._page, self._clock = page, clock
         self._forgot = False
+        self._of_pages: set[str] = set()  # agents
         self._logged: dict[tuple[str, str], float] = {}  # when a line may be written again
 
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
@@ -86,6 +88,9 @@ class LoggedBridgeMetrics(BridgeMetrics):
         if interpreted.forgotten and not self._forgot:
             self._forgot = True
             log.warning("searches forgotten", why=FORGOTTEN)
+        for turn in interpretation.turns:
+            if turn.page_ids:
+                self._log_page_ids(turn.agent, turn.page_ids)
         now = self._clock()
         for one in interpretation.refusals:
             once = one.reason in LOGGED_ONCE
@@ -105,6 +110,12 @@ class LoggedBridgeMetrics(BridgeMetrics):
                     why=one.message,
                     help=HELP[one.reason],
                 )
+
+    def _log_page_ids(self, agent: str | None, names: tuple[str, ...]) -> None:
+        label = self.agent_label(agent)
+        if label not in self._of_pages:
+            self._of_pages.add(label)
+            log.warning("ids name pages", agent=agent, why=page_ids_message(agent, names))
 
 
 class BridgeRuntime:

@@ -15,7 +15,7 @@ import typer
 from stream_metrics.cli.common import UsageError, printable
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
-from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore
+from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore, page_ids_message
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
@@ -164,7 +164,7 @@ class Sources:
         """Messages about records that no longer exist, and about the use of OTLP traces."""
         lines = [line for topics in self._topics for line in topics.missed]
         if self._traces is not None and self._traces.counts.payloads:
-            lines += _summary_lines(self._traces.counts)
+            lines += summary_lines(self._traces.counts)
         return lines
 
     @property
@@ -327,7 +327,7 @@ def _refused(counts: TraceCounts) -> list[str]:
     return lines
 
 
-def _summary_lines(counts: TraceCounts) -> list[str]:
+def summary_lines(counts: TraceCounts) -> list[str]:
     """Messages with the counts of spans by outcome."""
     lines = [
         f"{counts.searches:,} searches in {counts.turns:,} turns of {counts.spans:,} spans of OTLP "
@@ -341,6 +341,11 @@ def _summary_lines(counts: TraceCounts) -> list[str]:
             "iterations apart for certain, so that times do (iterations_inferred); SRR and SRE "
             "hold"
         )
+    for agent, names in [*counts.page_ids.items()][:NAMED_AGENTS]:
+        lines.append(printable(page_ids_message(agent, names)))
+    if len(counts.page_ids) > NAMED_AGENTS:
+        more = len(counts.page_ids) - NAMED_AGENTS
+        lines.append(f"ids of {more:,} more agents name pages, too; run.json names them")
     if counts.unnamed:
         lines.append(
             f"{counts.unnamed:,} turns are in traces that name no conversation, so that each trace "

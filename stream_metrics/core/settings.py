@@ -201,9 +201,15 @@ class OtlpSettings(SettingsTable):
     release: tuple[str, ...] = Field((), examples=[["app.release"]])
     """Further attributes with the release, read before the built-in ones."""
     ids: tuple[str, ...] = Field((), examples=[["article_id"]])
-    """Names in a document or its metadata to use as ID components."""
+    """Names in a document or its metadata to use as ID components. The number of a chunk or a page
+    counts together with its document."""
     fields: tuple[str, ...] = Field((), examples=[["author", "pages"]])
     """Names in a document or its metadata to use as fields."""
+    identity: dict[str, Literal["id", "id_and_text"]] = Field(
+        {}, examples=[{"support": "id_and_text"}]
+    )
+    """What identifies the documents of an agent: `id`, or `id_and_text` if ids name pages of which
+    searches return parts. Without a row for the agent, the documents of each trace decide."""
 
     def mapping(self) -> SpanMapping:
         """The rows that map spans to roles: those configured, then the built-in ones."""
@@ -239,6 +245,7 @@ class OtlpSettings(SettingsTable):
             max_bytes=self.max_trace_bytes,
             ids=self.ids,
             fields=self.fields,
+            identity=self.identity,
             grading=grading,
         )
 

@@ -220,6 +220,26 @@ def test_a_service_whose_scopes_have_to_be_chosen_is_logged_once() -> None:
     assert [one["why"] for one in logged] == ['set otlp.scopes = {"service" = ["a"]}']
 
 
+def test_an_agent_whose_ids_name_pages_is_logged_once() -> None:
+    """The line has the setting that decides it."""
+    chunks = {
+        f"retrieval.documents.{at}.document.{name}": value
+        for at, text in enumerate(("one", "two"))
+        for name, value in (("id", "page"), ("content", text))
+    }
+    made = [
+        with_events(interpreted(agent(name=name), search("s", "agent", 1, attributes=chunks)))
+        for name in ("support", "support", "billing")
+    ]
+    logged = lines(made)
+
+    assert [(one["event"], one["agent"]) for one in logged] == [
+        ("ids name pages", "support"),
+        ("ids name pages", "billing"),
+    ]
+    assert 'otlp.identity = {"support" = "id_and_text"}' in logged[0]["why"]
+
+
 def test_searches_that_are_forgotten_too_soon_are_counted_and_logged_once() -> None:
     """The line says what becomes of a second recording, and names the setting."""
     one = with_events(interpreted(agent()))._replace(forgotten=3)

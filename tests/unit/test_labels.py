@@ -341,6 +341,30 @@ def test_labels_of_a_trace_are_valid_events() -> None:
 # Joined with a trace
 
 
+def chunks(id: str, start: float, *found: dict[str, Any]) -> Span:
+    """A search tool that returns these."""
+    return tool(id, "agent", start, start + 1, output=json.dumps(found))
+
+
+def test_a_score_that_names_a_page_is_ambiguous_if_a_search_returned_several_parts_of_it() -> None:
+    """The text names one of them."""
+    texts = [f"Section {number} says something of its own, and at some length." for number in "ab"]
+    spans = [agent(), chunks("s", 1, *({"id": "leave", "text": text} for text in texts))]
+
+    assert given(spans, about("s", document="leave")) == ({}, ["label_ambiguous"])
+    assert given(spans, about("s", document=texts[1])) == ({"s/2": 4}, [])
+
+
+def test_a_score_may_name_a_chunk_without_its_document() -> None:
+    """If two documents have such a chunk, the score has to say which."""
+    one, two = ({"chunk_id": "c0", "doc_id": name, "text": name} for name in ("leave", "travel"))
+    spans = [agent(), chunks("s", 1, one), chunks("s2", 3, one, two)]
+
+    assert given(spans, about("s", document="c0")) == ({"s/1": 4}, [])
+    assert given(spans, about("s2", document="c0")) == ({}, ["label_ambiguous"])
+    assert given(spans, about("s2", document="travel#c0")) == ({"s2/2": 4}, [])
+
+
 def test_a_label_on_a_nested_span_goes_to_the_result_with_the_same_document() -> None:
     """The tool's results are recorded; the nested retriever has them in another order."""
     spans = [

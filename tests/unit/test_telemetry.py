@@ -729,7 +729,7 @@ def test_agent_and_release_come_from_spans_and_their_resource() -> None:
         ('[{"id": "a"}]', ["a"]),
         ('{"documents": [{"doc_id": "a"}]}', ["a"]),
         ('{"result": {"results": [{"document.id": "a", "text": "x"}]}}', ["a"]),
-        ('"[{\\"chunk_id\\": \\"a\\", \\"doc_id\\": \\"page\\"}]"', ["a"]),
+        ('"[{\\"chunk_id\\": \\"a\\", \\"doc_id\\": \\"page\\"}]"', ["page#a"]),
         ('[{"metadata": {"id": "a"}, "pageContent": "x"}]', ["a"]),
         ('[{"chunk_id": 3, "doc_id": "page"}]', ["page#3"]),
         ('[{"node": {"id_": "a", "text": "x"}, "score": 0.5}]', ["a"]),
@@ -790,10 +790,11 @@ def test_texts_distinguish_chunks_of_one_page() -> None:
     }
     one = interpreted(of_kind("RETRIEVER", "s", attributes=attributes), content=False)
 
-    first, second, third = (result.doc_id for result in one.turns[0].searches[0].results)
+    results = one.turns[0].searches[0].results
+    first, second, third = (result.ids["passage"] for result in results)
     assert first == third != second
-    assert first is not None
     assert first.startswith("sha256:")
+    assert [result.doc_id for result in results] == [None] * 3
     [event] = [json.loads(event.value) for event in events(one, content=False)]
     assert "content" not in event["searches"][0]["results"][0]
 

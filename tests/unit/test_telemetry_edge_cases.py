@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stream_metrics.core.telemetry import Row, SpanEvent, interpret, mapping
 from stream_metrics.core.telemetry.contents.documents import documents_in_value
+from stream_metrics.core.telemetry.retrieval.page_ids import LONG_TEXT
 from stream_metrics.core.telemetry.roles.mapping import Role
 from tests.telemetry import (
     CONFORMANCE,
@@ -478,8 +479,9 @@ def test_documents_of_one_search_with_one_text_and_without_ids_are_refused() -> 
 
 def test_a_text_takes_the_id_of_the_same_text() -> None:
     """A tool that omits ids returned documents of another search."""
+    x, y, z = (letter * (LONG_TEXT + 1) for letter in "xyz")
     one = interpreted(
-        agent(), found("s1", 1, texts("x", "y", id=["a", "b"])), found("s2", 3, texts("y", "z"))
+        agent(), found("s1", 1, texts(x, y, id=["a", "b"])), found("s2", 3, texts(y, z))
     )
 
     first, second = one.turns[0].searches

@@ -15,6 +15,7 @@ from stream_metrics.core.telemetry.interpretation import (
     Refusal,
     Turn,
     agent_of,
+    page_ids_message,
 )
 from stream_metrics.core.telemetry.labels.evaluations import Evaluation, Grading
 from stream_metrics.core.telemetry.labels.labels import UnusedScore
@@ -47,4 +48,5 @@ __all__ = [
     "interpret",
     "label_events",
     "mapping",
+    "page_ids_message",
 ]

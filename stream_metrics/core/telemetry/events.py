@@ -114,7 +114,7 @@ def _result(span_id: str, rank: int, result: Result, content: bool) -> dict[str,
     return _present(
         result_id=f"{span_id}/{rank}",
         doc_id=result.doc_id,
-        url=document.url or document.page,
+        url=result.url,
         title=document.title if content else None,
         content=document.text if content else None,
         score=document.score,

@@ -168,7 +168,9 @@ def _add_turns(
     for problem in problems_of[NO_TURN]:
         interpretation.refuse(problem.reason, problem.span.span_id, problem.message)
     by_number: dict[tuple[str, int], Turn] = {}
-    builder = TurnBuilder(tree, mapping, options, interpretation, covered, of_turn, text_limit)
+    builder = TurnBuilder(
+        tree, mapping, options, interpretation, covered, of_turn, text_limit, retrievals
+    )
     for id, span in turns.items():
         turn = builder.build(id, span, searches_of[id], problems_of[id])
         if turn is None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -96,14 +97,19 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A document as the agent received it; ``baseline_rank`` is its rank before reranking, from
-    1."""
+    """A document as the agent received it.
+
+    ``url`` is its address if that is to be compared. ``baseline_rank`` is its rank before
+    reranking, from 1. ``passage`` is whether ``ids`` stand for its text.
+    """
 
     document: Document
     doc_id: str | None
+    url: str | None = None
     baseline_rank: int | None = None
     ids: dict[str, str] = field(default_factory=dict)
     fields: dict[str, str | bool | int | float] = field(default_factory=dict)
+    passage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,7 @@ class Turn:
         iterations_inferred: Whether only times separate its iterations.
         skipped: Whether a model answered without a search.
         answer, question: The texts, if they were recorded and ``Options.content`` is set.
+        page_ids: The names of ids that turned out to be those of pages.
     """
 
     conversation: str
@@ -144,6 +151,7 @@ class Turn:
     release: str | None
     answer: str | None = None
     question: str | None = None
+    page_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +231,14 @@ def agent_of(interpretation: Interpretation) -> str | None:
     if interpretation.turns:
         return interpretation.turns[0].agent
     return next((one.agent for one in interpretation.refusals), interpretation.agent)
+
+
+def page_ids_message(agent: str | None, names: Iterable[str]) -> str:
+    """What to tell once of an agent whose ids turned out to be those of pages."""
+    name = json.dumps(agent or "", ensure_ascii=False)
+    return (
+        f"searches of {agent or 'an agent without a name'} return documents with one "
+        f"{' or '.join(sorted(names))} and different texts: it names a page. Where a trace shows "
+        "it, id and text together identify a document. For all traces set otlp.identity = "
+        f'{{{name} = "id_and_text"}}, or "id" if the id alone identifies it'
+    )

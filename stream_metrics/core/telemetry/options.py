@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES, Grading
@@ -27,6 +28,8 @@ class Options:
             is complete.
         ids, fields: Names in a document or its metadata that become ID components or fields of the
             result.
+        identity: What identifies the documents of an agent: their ids, or ids and texts. For other
+            agents their traces show it.
         grading: How the scores of evaluations become labels.
     """
 
@@ -39,6 +42,7 @@ class Options:
     max_bytes: int = 128 << 20
     ids: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    identity: Mapping[str, Literal["id", "id_and_text"]] = field(default_factory=dict)
     grading: Grading = NO_GRADES
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from stream_metrics.core import unicode
 from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.spans import Span, text
 
@@ -26,6 +27,23 @@ _LISTS: Final = (
 )
 _TEXTS: Final = ("page_content", "pageContent", "content", "text")
 _URLS: Final = ("url", "link", "uri")
+_OWN_IDS: Final = ("id", "id_", "node_id")
+_DOCUMENT_IDS: Final = ("doc_id", "document_id", "ref_doc_id", "source_id")
+_FILES: Final = ("source", "file_path", "file_name", "filename")
+PARTS: Final = (
+    "chunk_id",
+    "chunk_index",
+    "chunk_number",
+    "chunk",
+    "split_id",
+    "start_index",
+    "passage_id",
+    "page",
+    "page_number",
+    "page_label",
+)
+"""Names of what tells the parts of one document apart."""
+_UNIQUE: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
 _ROLES: Final = ("human", "user", "ai", "assistant", "system", "tool", "function")
 _NODE: Final = re.compile(
     r"<?\s*NodeWithScore\(node=\w+\(id_?='?(?P<id>[^,')]++)'?[^)]*+\)\s*,\s*score=(?P<score>[^)>]*)\)"
@@ -48,7 +66,7 @@ class Document:
     """What is known of one document.
 
     ``page`` is the address of what it is a part of; ``fields`` are all its own fields and its
-    metadata.
+    metadata. ``id_name`` is the name under which it has its id.
     """
 
     id: str | None = None
@@ -58,6 +76,8 @@ class Document:
     text: str | None = None
     score: float | None = None
     fields: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+    id_name: str = field(default="", compare=False)
+    _form: str | None = field(default=None, init=False, compare=False, repr=False)
 
     def filled_from(self, other: Document) -> Document:
         """This document, with what it lacks taken from the other."""
@@ -69,12 +89,54 @@ class Document:
             self.text or other.text,
             self.score if self.score is not None else other.score,
             {**other.fields, **self.fields},
+            other.id_name if self.id is None else self.id_name,
         )
 
     @property
     def signals(self) -> int:
         """The number of properties that can identify it: id, text, address."""
         return (self.id is not None) + (self.text is not None) + bool(self.url or self.page)
+
+    @property
+    def address(self) -> str | None:
+        """Its own address, or else that of its page."""
+        return self.url or self.page
+
+    @property
+    def form(self) -> str | None:
+        """The text as it is compared."""
+        if self._form is None and self.text is not None:
+            object.__setattr__(self, "_form", text_form(self.text))
+        return self._form
+
+    @property
+    def container(self) -> str | None:
+        """The id of what it is a part of, or else the file, as far as its fields say."""
+        return _named(self.fields, _DOCUMENT_IDS) or _named(self.fields, _FILES)
+
+
+def text_form(value: str) -> str:
+    """The form in which deduplication compares texts: case, white space and equivalent characters
+    count for nothing.
+
+    >>> text_form(" Zu\u0308rich\r\nWEST") == text_form("z\xfcrich west")
+    True
+    """
+    return " ".join(unicode.nfc(unicode.casefold(unicode.nfc(value))).split())
+
+
+def address_form(url: str) -> str:
+    """An address without what does not change the page: scheme, case of the host, anchor and a
+    slash at the end.
+
+    >>> address_form("https://Example.org/a/#top") == address_form("http://example.org/a")
+    True
+    """
+    rest = url.partition("://")[2] or url
+    before, _, fragment = rest.partition("#")
+    host, slash, path = before.partition("/")
+    route = f"#{fragment}" if fragment[:1] in ("/", "!") else ""
+    return f"{host.casefold()}{slash}{path}".removesuffix("/") + route
 
 
 def same_document(one: Document, other: Document) -> bool | None:
@@ -88,49 +150,80 @@ def same_document(one: Document, other: Document) -> bool | None:
     if one.id is not None and other.id is not None:
         return one.id == other.id
     if one.text is not None and other.text is not None:
-        return one.text == other.text
-    places = (one.url or one.page, other.url or other.page)
+        return one.form == other.form
+    places = (one.address, other.address)
     return places[0] == places[1] if all(places) else None
 
 
 class DocumentIndex:
-    """Finds documents as ``same_document`` compares them, in constant time."""
+    """Finds documents as ``same_document`` compares them, in constant time.
+
+    An id may name a page of which the documents are parts. So of documents with one id, one with
+    the same text is preferred.
+    """
 
     def __init__(self, documents: Iterable[Document]) -> None:
         self._places: dict[tuple[str, ...], int] = {}
+        self._several: set[str] = set()  # ids of several texts
         for place, document in enumerate(documents):
-            for key in _stored_keys(document):
+            form = document.form
+            for key in _stored_keys(document, form):
                 self._places.setdefault(key, place)
+            if document.id is not None:
+                exact = ("exact", document.id, form or "")
+                if self._places["id", document.id] != self._places.setdefault(exact, place):
+                    self._several.add(document.id)
 
     def position(self, document: Document) -> int | None:
         """The position, from 0, of the first document that is the same; None if none is."""
-        places = [self._places[key] for key in _lookup_keys(document) if key in self._places]
+        form = document.form
+        exact = self._places.get(("exact", document.id or "", form or ""))
+        if exact is not None:
+            return exact
+        places = [self._places[key] for key in _lookup_keys(document, form) if key in self._places]
         return min(places, default=None)
 
+    def certain_position(self, document: Document) -> int | None:
+        """The same; None also if its id is that of documents with several other texts."""
+        place = self.position(document)
+        if place is not None and document.id in self._several:
+            return place if ("exact", document.id, document.form or "") in self._places else None
+        return place
 
-def _stored_keys(document: Document) -> Iterator[tuple[str, ...]]:
-    address = document.url or document.page
+
+def _stored_keys(document: Document, form: str | None) -> Iterator[tuple[str, ...]]:
+    address = document.address
     if document.id is not None:
         yield "id", document.id
     for among in ("all",) if document.id is not None else ("all", "without id"):
-        if document.text is not None:
-            yield among, "text", document.text
+        if form is not None:
+            yield among, "text", form
         if address:
             yield among, "address", address
-            if document.text is None:
+            if form is None:
                 yield among, "address, without text", address
 
 
-def _lookup_keys(document: Document) -> Iterator[tuple[str, ...]]:
-    address = document.url or document.page or ""
+def _lookup_keys(document: Document, form: str | None) -> Iterator[tuple[str, ...]]:
+    address = document.address or ""
     among = "all" if document.id is None else "without id"
     if document.id is not None:
         yield "id", document.id
-    if document.text is None:
+    if form is None:
         yield among, "address", address
     else:
-        yield among, "text", document.text
+        yield among, "text", form
         yield among, "address, without text", address
+
+
+def shares_ids(documents: Iterable[Document]) -> bool:
+    """Whether documents of one list have the same id, and different texts."""
+    found: dict[str, Document] = {}
+    return any(
+        document.form != found.setdefault(document.id, document).form
+        for document in documents
+        if document.id is not None and document.text is not None
+    )
 
 
 Found = list[Document] | UnusableDocuments | None
@@ -412,36 +505,62 @@ def _document(value: dict[str, Any]) -> Document:
     body = next((content for name in _TEXTS if (content := text(parts.get(name)))), None)
     if body is None and isinstance(resource, dict):
         body = text(resource.get("text"))
+    id, id_name = _id(parts, about, where or page)
     return Document(
-        _id(parts, about, where or page),
+        id,
         where,
         page,
         text(parts.get("title")) or text(about.get("title")),
         body,
         _finite(score),
         {**about, **parts},
+        id_name,
     )
 
 
-def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> str | None:
-    """The document's own id. The number of a chunk counts only together with its document."""
-    for name in ("id", "id_", "node_id"):
+def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> tuple[str | None, str]:
+    """The document's own id, and its name. That of a chunk counts together with its document."""
+    for name in _OWN_IDS:
         if own := text(parts.get(name)):
-            return own
+            return own, name
     of_metadata = text(parts.get("metadata.id")) or text(about.get("id"))
-    for holder in (parts, about):
+    for holder, prefix in ((parts, ""), (about, "metadata.")):
         whole = text(holder.get("doc_id"))
-        chunk = holder.get("chunk_id")
-        if (number := text(chunk)) is not None:
-            if type(chunk) is not int and not number.isdecimal():
-                return number
-            if whole or page:
-                return f"{whole or page}#{number}"
+        if (chunk := text(holder.get("chunk_id"))) is not None:
+            both = {**about, **parts, **holder}
+            document = _named(both, _DOCUMENT_IDS) or page or _named(both, _FILES)
+            if (id := in_document(chunk, document)) is not None:
+                return id, f"{prefix}chunk_id"
         if whole:
-            return whole
+            return whole, f"{prefix}doc_id"
         if holder is parts and of_metadata:
-            return of_metadata
-    return text(about.get("document.id"))
+            return of_metadata, "metadata.id"
+    of_metadata = text(about.get("document.id"))
+    return of_metadata, "metadata.document.id" if of_metadata else ""
+
+
+def _named(fields: dict[str, Any], names: Iterable[str]) -> str | None:
+    return next((value for name in names if (value := text(fields.get(name)))), None)
+
+
+def in_document(part: str, document: str | None) -> str | None:
+    """A chunk's id together with that of its document, unless it is unique or contains that
+    already; None for the number of a chunk of an unknown document.
+
+    >>> in_document("chunk_0", "faq"), in_document("faq/0", "faq"), in_document("0", None)
+    ('faq#chunk_0', 'faq/0', None)
+    """
+    if document is None:
+        return None if part.isdecimal() else part
+    if _UNIQUE.fullmatch(part) or _contains(part, document):
+        return part
+    return f"{document}#{part}"
+
+
+def _contains(part: str, document: str) -> bool:
+    if document.isdecimal():
+        return False  # a number in it may be that of the chunk
+    return re.search(rf"(?<![^\W_]){re.escape(document)}(?![^\W_])", part) is not None
 
 
 def _url(parts: dict[str, Any], names: Iterable[str]) -> str | None:

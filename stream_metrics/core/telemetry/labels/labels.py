@@ -20,7 +20,7 @@ from stream_metrics.core.telemetry.interpretation import Label, Reason, Result, 
 from stream_metrics.core.telemetry.labels.evaluations import Evaluation, Grading
 from stream_metrics.core.telemetry.roles.mapping import Role
 from stream_metrics.core.telemetry.roles.tree import SpanTree
-from stream_metrics.core.telemetry.spans import Span
+from stream_metrics.core.telemetry.spans import Span, text
 
 MAX_STEPS: Final = 2_000_000  # searches of a trace times the depth of its tree
 _SEARCHING: Final = (Role.SEARCH, Role.RERANKER, Role.JOINER)
@@ -50,17 +50,18 @@ class _DocumentLookup:
     """Finds the documents of a span by id, text or address."""
 
     def __init__(self, documents: Sequence[Document], results: Sequence[Result] = ()) -> None:
-        self.each = documents
+        self.each, self._results = documents, results
         self._places: dict[str, list[int]] = {}
         self._known: DocumentIndex | None = None
         for place, document in enumerate(documents):
-            of_result = results[place].doc_id if results else None
+            of_result = (results[place].doc_id, *results[place].ids.values()) if results else ()
             for name in {
                 document.id,
                 document.url,
                 document.page,
                 document.text and document.text.strip(),
-                of_result,
+                text(document.fields.get("chunk_id")),
+                *of_result,
             }:
                 if name:
                     self._places.setdefault(name, []).append(place)
@@ -94,11 +95,20 @@ class _DocumentLookup:
             return evaluation.position
         if not places:
             raise _NoLabel("label_no_document", "the span found nothing")
-        first = self.each[places[0]]
-        if any(same_document(first, self.each[place]) is not True for place in places[1:]):
+        if not all(self._are_same(places[0], place) for place in places[1:]):
             message = f"the span has {len(self.each)} documents, and the score names none of them"
             raise _NoLabel("label_ambiguous", message)
         return places[0]
+
+    def _are_same(self, one: int, other: int) -> bool:
+        if self._results and (self._results[one].passage or self._results[other].passage):
+            return _identity(self._results[one]) == _identity(self._results[other])
+        is_same = same_document(self.each[one], self.each[other]) is True
+        if is_same and not self._results:  # with one id and different texts they are parts
+            is_same = (
+                None in (forms := {self.each[one].form, self.each[other].form}) or len(forms) == 1
+            )
+        return is_same
 
     def alike(self, document: Document, place: int, count: int) -> int:
         """The position of a document that another span had at ``place`` of ``count``."""
@@ -266,6 +276,10 @@ class ResultIndex:
             )
             self._documents[span.span_id] = None if own is None else _DocumentLookup(own)
         return self._documents[span.span_id]
+
+
+def _identity(result: Result) -> tuple[str | None, dict[str, str]]:
+    return result.doc_id, result.ids
 
 
 def _labeller(label: Label) -> str:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from stream_metrics.core.telemetry.contents.documents import Document, names_no_documents
+from stream_metrics.core.telemetry.contents.documents import (
+    Document,
+    names_no_documents,
+    shares_ids,
+)
 from stream_metrics.core.telemetry.retrieval.searches import (
     INPUTS,
     OUTPUTS,
@@ -66,11 +70,12 @@ def find_changed_lists(
 
 
 class _DocumentList:
-    """A list of documents by their ids and by their texts."""
+    """A list of documents by their ids and by their texts; by texts only if ids name pages."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        self.ids = tuple(document.id for document in documents)
-        self.texts = tuple(document.text for document in documents)
+        of_pages = shares_ids(documents)
+        self.ids = tuple(None if of_pages else document.id for document in documents)
+        self.texts = tuple(document.form for document in documents)
         self.names = {name for name in (*self.ids, *self.texts) if name}
 
     def same(self, other: _DocumentList) -> bool:

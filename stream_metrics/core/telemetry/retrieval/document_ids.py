@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from stream_metrics.core.telemetry.contents.documents import Document
+from stream_metrics.core.telemetry.contents.documents import (
+    Document,
+    address_form,
+    in_document,
+)
+from stream_metrics.core.telemetry.retrieval.page_ids import (
+    LONG_TEXT,
+    are_elsewhere,
+    is_of_documents,
+    part_of,
+    whole_texts,
+)
 from stream_metrics.core.telemetry.roles.kinds import is_truncated_json
 from stream_metrics.core.telemetry.spans import Span
 
 MAX_DOC_ID_LENGTH: Final = 256
+PASSAGE: Final = "passage"
+"""The component of ``ids`` that stands for a text."""
+ADDRESS: Final = "web_id"
+"""The component for the address of its page. It tells results apart, and proves none the same."""
 
 _GENERATED: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
 
@@ -32,69 +47,196 @@ class TextLimit(NamedTuple):
 NO_TEXT_LIMIT: Final = TextLimit()
 
 
-class DocumentIds:
-    """The ids of the documents that the searches of one turn found.
+class Identity(NamedTuple):
+    """What identifies a result: its ``doc_id``, components of ``ids``, and its ``url``.
 
-    Chunks of one page share its address. A text therefore identifies a document better than an
-    address, unless the address belongs to the document itself and to one text only. A document
-    without an id takes the id of another document with the same text.
+    ``passage`` is whether the components stand for its text.
     """
 
-    def __init__(self, lists: Sequence[Documents], text_limit: TextLimit = NO_TEXT_LIMIT) -> None:
-        self._text_limit = text_limit
+    doc_id: str | None
+    ids: Mapping[str, str]
+    url: str | None
+    passage: bool = False
+
+
+class DocumentIds:
+    """The identities of the documents that the searches of one turn found.
+
+    Chunks of one page share its address, and may share its id. A text therefore identifies a
+    document better than an address, unless the address belongs to the document itself and to one
+    text only. It identifies a document together with an id that names a page. Without an id it does
+    so as in deduplication: different addresses decide before it, and a short text counts only
+    together with a place. A document without an id takes that of another one with the same text.
+
+    Args:
+        lists: The documents of each search.
+        text_limit: Where texts were cut off.
+        page_ids: The names of ids that name pages.
+        named: The components of ``ids`` that settings name; if a document has any, they decide.
+    """
+
+    def __init__(
+        self,
+        lists: Sequence[Documents],
+        text_limit: TextLimit = NO_TEXT_LIMIT,
+        page_ids: Collection[str] = (),
+        named: Callable[[Document], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        self._text_limit, self._page_ids, self._named = text_limit, page_ids, named
         self._shared = _shared_addresses(lists)
-        of_text: dict[str, set[str]] = {}
+        of_text: dict[str, dict[str, Document]] = {}
+        of_id: dict[str, list[Document]] = {}
         for document in (document for documents in lists for document in documents):
-            if document.id is not None and document.text is not None:
-                of_text.setdefault(document.text, set()).add(document.id)
-        self._ids = {text: next(iter(ids)) for text, ids in of_text.items() if len(ids) == 1}
+            if document.id is not None:
+                of_id.setdefault(document.id, []).append(document)
+                if (key := _text_key(document)) is not None:
+                    of_text.setdefault(key, {})[document.id] = document
+        self._of_text = {
+            key: next(iter(found.values())) for key, found in of_text.items() if len(found) == 1
+        }
+        self._pages = {
+            id: _Page.of(documents)
+            for id, documents in of_id.items()
+            if any(document.id_name in page_ids for document in documents)
+        }
         self._regenerated = _regenerated(lists)
         self._numbered = _numbered(lists)
+        self._elsewhere = {  # addresses of documents that are no passages
+            address_form(document.address)
+            for documents in lists
+            for document in documents
+            if document.address and not self._is_passage(document)
+        }
 
-    def of(self, document: Document) -> str | None:
-        """The document's own id, else a digest of its text if the text identifies it, else None."""
-        own = document.id
-        if own is None and document.text is not None:
-            own = self._ids.get(document.text)
-        if own is not None:
-            return own if len(own) <= MAX_DOC_ID_LENGTH else _digest(own)
-        if self._by_text(document) and document.text is not None:
-            return _digest(document.text)
-        return None
+    def of(self, document: Document) -> Identity:
+        """What identifies the document."""
+        source, named = self._with_id(document), self._named(document)
+        doc_id = None if source is None else source.id
+        if named or not self._is_passage(document):
+            return Identity(doc_id and _short(doc_id), named, document.address)
+        place = address_form(document.address) if document.address else None
+        url = None if place in self._elsewhere else document.address
+        if source is None or doc_id is None:
+            ids = {PASSAGE: _digest(_text_key(document) or "")}
+            return Identity(None, ids | ({ADDRESS: _short(place)} if place else {}), url, True)
+        page = self._pages[doc_id]
+        doc_id, key = page.id_of(document, doc_id), page.key(document)
+        ids = {PASSAGE: _digest(f"{doc_id}\n{key}")} if key is not None else {}
+        return Identity(_short(doc_id), ids, url, True)
+
+    @property
+    def page_ids(self) -> frozenset[str]:
+        """The names of ids that name pages of which the turn has documents."""
+        return frozenset(name for page in self._pages.values() for name in page.names).intersection(
+            self._page_ids
+        )
 
     def problem(self, documents: Documents) -> tuple[str, str] | None:
         """Why the documents of a search cannot be identified, as reason and message; None if they
         can."""
-        if self._regenerated and any(_is_generated(document) for document in documents):
+        unnamed = [document for document in documents if not self._named(document)]
+        if self._regenerated and any(_is_generated(document) for document in unnamed):
             return "no_identity", "the same texts have different ids in each search"
-        if self._numbered and documents:
+        if self._numbered and unnamed:
             return "no_identity", "its ids only number the results"
         for rank, document in enumerate(documents, 1):
-            if self.of(document) is None and self._address(document) is None:
+            if self._named(document):
+                continue
+            source = self._with_id(document)
+            page = None
+            if source is not None and source.id_name in self._page_ids:
+                page = self._pages[source.id or ""]
+                if page.results > 1 and page.key(document) is None:
+                    message = f"the id of document {rank} is that of a page, and it has no text"
+                    return "no_identity", message
+            by_text = self._by_text(document)
+            if source is None and not by_text and self._address(document) is None:
                 message = f"document {rank} has no id, no address of its own and no usable text"
                 return "no_identity", message
             if self._text_limit.is_truncated(document.id or self._address(document)):
                 return "truncated", f"the id or address of document {rank} was cut off"
             length = len(document.text or "")
-            if length == self._text_limit.likely and self._by_text(document):
+            if length == self._text_limit.likely and (by_text or page is not None):
                 return (
                     "truncated",
                     f"the text of document {rank} was cut off at {length} characters",
                 )
-        texts = [document.text for document in documents if self._by_text(document)]
-        if len(texts) > 1 and len(texts) == len(documents) and len(set(texts)) == 1:
-            return "no_identity", f"all its {len(texts)} documents have the same text, and no ids"
+        by_text_only = {
+            (document.form, document.address and address_form(document.address))
+            for document in unnamed
+            if self._by_text(document)
+        }
+        if len(documents) > 1 and len(by_text_only) == 1 and all(map(self._by_text, documents)):
+            return (
+                "no_identity",
+                f"all its {len(documents)} documents have the same text, and no ids",
+            )
         return None
+
+    def _with_id(self, document: Document) -> Document | None:
+        """The document if it has an id, else the one whose id it takes."""
+        if document.id is not None:
+            return document
+        key = _text_key(document)
+        source = None if key is None else self._of_text.get(key)
+        if source is not None and source.address and document.address:
+            same = address_form(source.address) == address_form(document.address)
+            return source if same else None
+        return source
+
+    def _is_passage(self, document: Document) -> bool:
+        """Whether its text, or what it is of its page, identifies the document."""
+        source = self._with_id(document)
+        if source is not None:
+            return source.id_name in self._page_ids
+        return self._by_text(document) and _text_key(document) is not None
 
     def _by_text(self, document: Document) -> bool:
         """Whether only the text identifies the document."""
-        if document.id is not None or document.text is None or document.text in self._ids:
+        if document.text is None or self._with_id(document) is not None:
             return False
-        return document.url is None or document.url in self._shared
+        return document.url is None or address_form(document.url) in self._shared
 
     def _address(self, document: Document) -> str | None:
-        address = document.url or document.page
-        return None if address in self._shared else address
+        address = document.address
+        return None if address is None or address_form(address) in self._shared else address
+
+
+class _Page(NamedTuple):
+    """What has one id that names a page."""
+
+    results: int
+    names: frozenset[str]
+    texts: Mapping[str, str]
+    elsewhere: bool
+
+    @classmethod
+    def of(cls, documents: Documents) -> _Page:
+        return cls(
+            len(documents),
+            frozenset(document.id_name for document in documents),
+            whole_texts(document.form for document in documents if document.form is not None),
+            are_elsewhere(documents) and not is_of_documents(documents[0].id_name),
+        )
+
+    def id_of(self, document: Document, id: str) -> str:
+        """The id, together with the place of the document if it is unique there only."""
+        place = document.container or document.address
+        return (in_document(id, place) or id) if self.elsewhere and place else id
+
+    def key(self, document: Document) -> str | None:
+        """What tells the document apart from the others; None if nothing does."""
+        form = document.form
+        return part_of(document) if form is None else self.texts.get(form, form)
+
+
+def _text_key(document: Document) -> str | None:
+    """What is equal for documents that their text says to be one; None if it says nothing."""
+    form = document.form
+    if form is None or len(form) >= LONG_TEXT:
+        return form
+    place = address_form(document.address) if document.address else document.container
+    return None if place is None else f"{place}\n{form}"
 
 
 def detect_text_limit(spans: Iterable[Span]) -> TextLimit:
@@ -121,13 +263,13 @@ def _shared_addresses(lists: Iterable[Documents]) -> frozenset[str]:
     """Addresses that one search returned for several documents."""
     shared: set[str] = set()
     for documents in lists:
-        seen: dict[str, str | None] = {}
+        seen: dict[str, Document] = {}
         for document in documents:
-            place = document.url or document.page
-            if document.id is None and place is not None:
-                if place in seen and (document.text is None or seen[place] != document.text):
+            if document.id is None and document.address is not None:
+                place = address_form(document.address)
+                if place in seen and (document.text is None or seen[place].form != document.form):
                     shared.add(place)
-                seen[place] = document.text
+                seen[place] = document
     return frozenset(shared)
 
 
@@ -140,9 +282,9 @@ def _regenerated(lists: Sequence[Documents]) -> bool:
         made = [document for document in documents if _is_generated(document)]
         if any(document.id in ids for document in made):
             return False
-        again = again or any(document.text in texts for document in made)
+        again = again or any(document.form in texts for document in made)
         ids |= {document.id for document in made if document.id is not None}
-        texts |= {document.text for document in made if document.text is not None}
+        texts |= {document.form for document in made if document.form is not None}
     return again
 
 
@@ -152,15 +294,19 @@ def _numbered(lists: Sequence[Documents]) -> bool:
     several = False
     for documents in lists:
         for place, document in enumerate(documents):
-            if document.id not in (str(place), str(place + 1)) or document.text is None:
+            if document.id not in (str(place), str(place + 1)) or document.form is None:
                 return False
-            several = several or texts.setdefault(document.id, document.text) != document.text
+            several = several or texts.setdefault(document.id, document.form) != document.form
     return several
 
 
 def _is_generated(document: Document) -> bool:
     """Whether the id looks like a generated one, such as a UUID."""
     return document.id is not None and _GENERATED.fullmatch(document.id) is not None
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= MAX_DOC_ID_LENGTH else _digest(value)
 
 
 def _digest(value: str) -> str:

@@ -19,6 +19,7 @@ from stream_metrics.core.telemetry.contents.documents import (
     documents_of,
     flatten_lists,
     same_document,
+    shares_ids,
 )
 from stream_metrics.core.telemetry.retrieval.searches import (
     MAX_CONCURRENT_SEARCHES,
@@ -295,26 +296,31 @@ def _part(some: Sequence[Document], all_: Sequence[Document]) -> bool:
 
 
 def _ids(documents: Sequence[Document]) -> tuple[str | None, ...]:
+    if shares_ids(documents):
+        return _texts(documents)
     return ("id", *(document.id for document in documents))
 
 
 def _texts(documents: Sequence[Document]) -> tuple[str | None, ...]:
-    return ("text", *(document.text for document in documents))
+    return ("text", *(document.form for document in documents))
 
 
 def _lost(documents: Sequence[Document], searches: Sequence[Retrieval]) -> bool:
     """Whether documents of the searches are missing, or one search's are in another order."""
+    of_pages = any(shares_ids(each) for each in (documents, *(one.documents for one in searches)))
     ids = {
-        document.id: place for place, document in reversed([*enumerate(documents)]) if document.id
+        document.id: place
+        for place, document in reversed([*enumerate(documents)])
+        if document.id and not of_pages
     }
     texts = {
-        document.text: place
+        document.form: place
         for place, document in reversed([*enumerate(documents)])
-        if document.text
+        if document.form
     }
     each = [
         [
-            ids.get(document.id or "", texts.get(document.text or "", -1))
+            ids.get(document.id or "", texts.get(document.form or "", -1))
             for document in search.documents
         ]
         for search in searches

@@ -9,7 +9,12 @@ from itertools import pairwise
 from typing import Final
 
 from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
-from stream_metrics.core.telemetry.contents.documents import Document, DocumentIndex
+from stream_metrics.core.telemetry.contents.documents import (
+    PARTS,
+    Document,
+    DocumentIndex,
+    in_document,
+)
 from stream_metrics.core.telemetry.contents.messages import (
     answer_of,
     attribute_text,
@@ -27,6 +32,7 @@ from stream_metrics.core.telemetry.retrieval.outputs import (
     find_possible_inputs,
     find_possibly_nested,
 )
+from stream_metrics.core.telemetry.retrieval.page_ids import find_page_ids
 from stream_metrics.core.telemetry.retrieval.reranking import apply_rerankers, find_rerankers
 from stream_metrics.core.telemetry.retrieval.searches import Retrieval, SpanProblem, document_lists
 from stream_metrics.core.telemetry.roles.mapping import Role, SpanMapping
@@ -61,8 +67,10 @@ class TurnBuilder:
         covered: dict[str, str],
         of_turn: dict[str, str],
         text_limit: TextLimit,
+        retrievals: Iterable[Retrieval],
     ) -> None:
         self._tree, self._mapping, self._options = tree, mapping, options
+        self._page_ids = find_page_ids(retrieval.documents for retrieval in retrievals)
         self._interpretation, self._text_limit = interpretation, text_limit
         self.used: dict[str, list[Retrieval]] = {}  # the searches of each turn
         self._calls = tree.nearest_ancestor(Role.TOOL, Role.SEARCH)
@@ -101,7 +109,15 @@ class TurnBuilder:
         before = retrievals
         later = [member for member in members if member.span_id in self._rerankers]
         retrievals, more = apply_rerankers(self._tree, retrievals, later, self._interpretation)
-        problems = [*problems, *more, *self._unusable(retrievals), *self._hosted_searches(members)]
+        place = self._tree.by_id[id]
+        agent = self._agent(place, span)
+        identities = self._identities(retrievals, agent)
+        problems = [
+            *problems,
+            *more,
+            *self._unusable(retrievals, identities),
+            *self._hosted_searches(members),
+        ]
         if retrievals:
             problems += self._impossible_times(id, members)
         problems += self._truncated_names(members)
@@ -122,8 +138,6 @@ class TurnBuilder:
             )
         if problems:
             return None
-        place = self._tree.by_id[id]
-        agent = self._agent(place, span)
         skipped = not retrievals and span is not None and self._answered(span, members)
         if (
             not retrievals
@@ -156,7 +170,6 @@ class TurnBuilder:
         )
         ordinals: Counter[int] = Counter()
         searches = []
-        identities = self._identities(retrievals)
         for retrieval in order:
             number = numbers[retrieval.span.span_id]
             searches.append(
@@ -186,40 +199,62 @@ class TurnBuilder:
             self._release(place),
             self._text(self._answer(span, members, retrievals)),
             self._text(asked),
+            () if agent in self._options.identity else tuple(sorted(identities.page_ids)),
         )
 
     def _text(self, value: str | None) -> str | None:
         """The text, if texts are to be kept and it was not cut off."""
         return value if self._options.content and not self._text_limit.is_truncated(value) else None
 
-    def _identities(self, retrievals: Sequence[Retrieval]) -> DocumentIds:
-        return DocumentIds([retrieval.documents for retrieval in retrievals], self._text_limit)
+    def _identities(self, retrievals: Sequence[Retrieval], agent: str | None) -> DocumentIds:
+        lists = [retrieval.documents for retrieval in retrievals]
+        match self._options.identity.get(agent or ""):
+            case "id":
+                page_ids: frozenset[str] = frozenset()
+            case "id_and_text":
+                page_ids = frozenset(one.id_name for documents in lists for one in documents)
+            case _:
+                page_ids = self._page_ids | find_page_ids(lists)
+        return DocumentIds(lists, self._text_limit, page_ids, self._named_ids)
+
+    def _named_ids(self, document: Document) -> dict[str, str]:
+        """The components of ``ids`` that the settings name."""
+        found = {}
+        for name in self._options.ids:
+            if (value := text(document.fields.get(name))) is not None:
+                place = document.container or document.address if name in PARTS else None
+                found[name] = in_document(value, place) or value
+        return found
 
     def _results(self, got: Retrieval, identities: DocumentIds) -> tuple[Result, ...]:
         before = DocumentIndex(got.reranked_from or ())
         return tuple(self._result(document, before, identities) for document in got.documents)
 
     def _result(self, document: Document, before: DocumentIndex, identities: DocumentIds) -> Result:
-        about, place = document.fields, before.position(document)
+        about, place = document.fields, before.certain_position(document)
         fields = {name: about[name] for name in self._options.fields if name in about}
+        identity = identities.of(document)
         return Result(
             document,
-            identities.of(document),
+            identity.doc_id,
+            identity.url,
             None if place is None else place + 1,
-            {name: value for name in self._options.ids if (value := text(about.get(name)))},
+            dict(identity.ids),
             {
                 name: value
                 for name, value in fields.items()
                 if isinstance(value, (str, bool, int, float))
             },
+            identity.passage,
         )
 
     def _may_hide_search(self, span: Span) -> bool:
         """Whether the span may contain a search that it does not record."""
         return self._tree.role(span) in (None, Role.OTHER, Role.POSTPROCESSOR)
 
-    def _unusable(self, retrievals: Sequence[Retrieval]) -> Iterable[SpanProblem]:
-        identities = self._identities(retrievals)
+    def _unusable(
+        self, retrievals: Sequence[Retrieval], identities: DocumentIds
+    ) -> Iterable[SpanProblem]:
         for retrieval in retrievals:
             if len(retrieval.documents) > MAX_RESULTS:
                 yield SpanProblem(

@@ -93,6 +93,7 @@ class TraceCounts:
         repeated: Spans that were dropped for others with the same ids.
         turns: Turns with events; ``skipped`` ones have no search, and of ``iterations_inferred``
             ones only times separate the iterations.
+        page_ids: The names of ids that turned out to be those of pages, by agent.
         unnamed: Turns of traces that name no conversation and count as one each.
         searches: Searches with events.
         labels: Labels from evaluations in the traces.
@@ -117,6 +118,7 @@ class TraceCounts:
     turns: int = 0
     skipped: int = 0
     iterations_inferred: int = 0
+    page_ids: dict[str, list[str]] = field(default_factory=dict)
     unnamed: int = 0
     searches: int = 0
     labels: int = 0
@@ -360,6 +362,9 @@ class TraceStore:
             counts.searches += len(turn.searches)
             counts.iterations_inferred += turn.iterations_inferred
             counts.unnamed += turn.conversation == interpretation.trace_id
+            named = counts.page_ids.get(turn.agent or "", [])
+            if turn.page_ids and (named or len(counts.page_ids) < MAX_LISTED_AGENTS):
+                counts.page_ids[turn.agent or ""] = sorted({*named, *turn.page_ids})
         first = {one.reason: one for one in reversed(interpretation.refusals)}
         for reason, number in refused.items():
             if reason in first:
