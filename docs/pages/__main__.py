@@ -7,6 +7,7 @@ from pathlib import Path
 
 from docs.pages.alerts import alerts_page, runbook
 from docs.pages.answers import answers_page
+from docs.pages.deduplication import deduplication_page
 from docs.pages.prometheus import prometheus_page
 from docs.pages.ranked import ranked_page
 from docs.pages.settings import settings_page
@@ -23,6 +24,7 @@ def pages() -> dict[str, str]:
         "metrics-retrieval.md": ranked_page(),
         "metrics-answers.md": answers_page(),
         "metrics-prometheus.md": prometheus_page(),
+        "deduplication.md": deduplication_page(),
         "settings.md": settings_page(),
         "alerts.md": alerts_page(),
         "rejections.md": rejections(),

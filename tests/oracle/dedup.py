@@ -225,7 +225,8 @@ def _careful(url: str) -> Address | None:
 def _host(host: str) -> str:
     """Decoded, in lower case, and each label in ASCII where it can be."""
     labels = []
-    for label in unquote_to_bytes(host.lower()).decode("utf-8", "replace").split("."):
+    host = unquote_to_bytes(host.lower()).decode("utf-8", "replace")
+    for label in re.split("[.\u3002\uff0e\uff61]", host):
         if not label.isascii():
             label = "xn--" + unicodedata.normalize("NFC", label.lower()).encode("punycode").decode()
         labels.append(label.lower())
