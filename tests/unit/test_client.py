@@ -24,6 +24,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stream_metrics_client import AsyncRecorder, InvalidEvent, RecordedSearch, Recorder
+from stream_metrics_client.documents import digest
 from stream_metrics_client.kafka import unreachable
 from stream_metrics_client.records import Record, Report, WriteResult
 from stream_metrics_client.sender import Sender
@@ -416,6 +417,43 @@ def test_strict_raises_with_the_workers_message(
 
     assert str(raised.value) == words
     assert events == []
+
+
+@pytest.mark.parametrize("results", [["T"], [{"url": "https://x.example/a"}]])
+def test_strict_refuses_a_ground_truth_without_ids_to_compare(results: list[Any]) -> None:
+    """The worker would take it, but the turn would have no figures, or only zeros."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        turn = recording.turn("c")
+        turn.iteration().search("q", [])
+        turn.iteration().search("q", results)
+        with pytest.raises(ValueError, match="no result of the turn has an id of its own"):
+            turn.completed(relevant=["a"])
+        turn.completed(relevant=[digest("T")])
+        turn.iteration().search("q", [{"doc_id": "b"}])
+        turn.completed(relevant=["a"])
+
+    assert [event.get("relevant") for event in events] == [None, None, [digest("T")], None, ["a"]]
+
+
+def test_a_ground_truth_may_come_without_results() -> None:
+    """The agent may not have searched, or another process recorded what it found."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        recording.turn("c").completed(relevant=["a"])
+
+    assert events[0]["relevant"] == ["a"]
+
+
+@pytest.mark.parametrize("nothing", [[], (), {}, set()])
+def test_a_ground_truth_may_say_that_nothing_is_relevant(nothing: Any) -> None:
+    """That is not the same as to have none."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        recording.turn("c").completed(relevant=nothing)
+        recording.turn("c").completed()
+
+    assert [event.get("relevant") for event in events] == [{}, None]
 
 
 def test_strict_refuses_a_time_that_the_worker_would_refuse() -> None:

@@ -23,7 +23,7 @@ _TEXTS: Final = ("title", "snippet", "content")
 _BODIES: Final = ("page_content", "pageContent", "text")
 _SCORES: Final = ("score", "relevance_score")
 _MAX_DOC_ID_LENGTH: Final = 256
-_DIGEST: Final = "sha256:"
+DIGEST: Final = "sha256:"
 _MAX_URL_BYTES: Final = 8_192
 
 
@@ -129,7 +129,7 @@ def _rank(result: JsonObject, ranks: Mapping[Any, list[int]]) -> int | None:
 
 def _identities(result: JsonObject) -> list[tuple[str, Any]]:
     ids = [(name, repr(result[name])) for name in ("doc_id", "ids") if result.get(name)]
-    if ids and not str(result.get("doc_id")).startswith(_DIGEST):
+    if ids and not str(result.get("doc_id")).startswith(DIGEST):
         return ids[:1]
     text = tuple(result.get(name) for name in _TEXTS)
     return [*ids, ("text", text), *([("url", result["url"])] if result.get("url") else [])]
@@ -217,7 +217,13 @@ def digest(text: str) -> str:
     >>> digest("a")
     'sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb'
     """
-    return _DIGEST + hashlib.sha256(text.strip().encode(errors="surrogatepass")).hexdigest()
+    return DIGEST + hashlib.sha256(text.strip().encode(errors="surrogatepass")).hexdigest()
+
+
+def has_own_id(result: JsonObject) -> bool:
+    """Whether the result has a `doc_id` that is not the digest of a text."""
+    doc_id = result.get("doc_id")
+    return doc_id is not None and not str(doc_id).startswith(DIGEST)
 
 
 def without_texts(result: JsonObject) -> JsonObject:

@@ -16,6 +16,7 @@ from stream_metrics_client.documents import (
     as_result,
     baseline_ranks,
     digest,
+    has_own_id,
     python_scalar,
     text_id,
     without_texts,
@@ -38,7 +39,11 @@ NOT_RECORDED: Final = RecordedSearch("", ())
 
 
 class Search:
-    """A search to be recorded; `ids` are set once `content` has been called."""
+    """A search to be recorded.
+
+    `ids` are set once `content` has been called, and `named`: whether a result has an id of its
+    own; None without results.
+    """
 
     def __init__(
         self,
@@ -51,6 +56,7 @@ class Search:
         self._iteration, self._number, self._search_id = iteration, place, search_id
         self._query, self._routing = query, routing
         self.ids = NOT_RECORDED
+        self.named: bool | None = None
 
     def content(
         self,
@@ -73,6 +79,7 @@ class Search:
         if ranks is not None:
             known = as_list(ranks, "baseline_ranks")
             _set(results, "baseline_rank", [as_int(rank) for rank in known])
+        self.named = any(map(has_own_id, results)) if results else None
         if not texts:
             results = [without_texts(result) for result in results]
         for rank, result in enumerate(results, 1):
@@ -113,7 +120,7 @@ def relevant_documents(relevant: Any) -> Any:
         return {text_id(doc_id): as_int(grade) for doc_id, grade in relevant.items()}
     if relevant is None:
         return None
-    return [text_id(doc_id) for doc_id in as_list(relevant, "relevant")]
+    return [text_id(doc_id) for doc_id in as_list(relevant, "relevant")] or {}  # [] is left out
 
 
 def turn_dimensions(dimensions: Any) -> JsonObject | None:

@@ -15,7 +15,14 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from stream_metrics_client.contract import DEFAULT_LIMITS, Limits
-from stream_metrics_client.documents import JsonObject, as_float, as_int, as_list, text_id
+from stream_metrics_client.documents import (
+    DIGEST,
+    JsonObject,
+    as_float,
+    as_int,
+    as_list,
+    text_id,
+)
 from stream_metrics_client.events import (
     NOT_RECORDED,
     RecordedSearch,
@@ -64,7 +71,8 @@ class _Recorder:
             agent: The agent's name, a label of its metrics.
             release: The agent's release.
             strict: Raise `InvalidEvent` for an event that the worker would refuse, and any other
-                error of a call. For tests and CI; otherwise no call raises.
+                error of a call, such as `relevant` documents of a turn whose results have no ids to
+                compare. For tests and CI; otherwise no call raises.
             texts: Whether to send queries, titles, snippets, contents, questions and answers.
             max_events: The most events that may be queued or in delivery; further ones are dropped.
             max_bytes: The same limit in bytes of JSON.
@@ -341,6 +349,7 @@ class Turn(_NoOpContext):
         self.conversation_id, self.number = conversation_id, number
         self._iterations = itertools.count(1)
         self._searches: dict[int, Iterator[int]] = {}
+        self._named: bool | None = None  # whether a result has an id of its own
 
     def iteration(self, *, number: int | None = None) -> Iteration:
         """Begin an iteration: one decision of the agent, and the searches that follow from it.
@@ -376,7 +385,8 @@ class Turn(_NoOpContext):
             answer: The answer given.
             question: What the user asked.
             reference_answers: Correct answers.
-            relevant: All relevant documents: `doc_id` to grade 0 to 4, or only the `doc_id`s.
+            relevant: All relevant documents: `doc_id` to grade 0 to 4, or only the `doc_id`s. They
+                are compared with the `doc_id`s of results.
             dimensions: Strata for reports, such as `{"language": "de"}`.
         """
         texts = self._recorder.texts
@@ -385,9 +395,19 @@ class Turn(_NoOpContext):
             "question": question if texts else None,
             "reference_answers": as_list(reference_answers, "reference_answers")
             if texts and reference_answers is not None else None,
-            "relevant": relevant_documents(relevant),
+            "relevant": self._comparable(relevant_documents(relevant)),
             "dimensions": turn_dimensions(dimensions),
         })  # fmt: skip
+
+    def _comparable(self, relevant: Any) -> Any:
+        """The relevant documents; in strict mode, only if a result has an id to compare."""
+        digests = any(str(doc_id).startswith(DIGEST) for doc_id in relevant or ())
+        if self._recorder.strict and relevant and self._named is False and not digests:
+            raise ValueError(
+                "`relevant` names documents, but no result of the turn has an id of its own: pass "
+                "results with a `doc_id`"
+            )
+        return relevant
 
     def label(
         self,
@@ -455,7 +475,11 @@ class Iteration(_NoOpContext):
             lambda: without_none(selected=route, scores=as_floats(route_scores)),
         )
         content = functools.partial(search.content, results, scores, before, baseline_ranks, texts)
-        return search.ids if self._record(content) else NOT_RECORDED
+        if not self._record(content):
+            return NOT_RECORDED
+        if search.named is not None:
+            self._turn._named = self._turn._named or search.named
+        return search.ids
 
     def _record(self, content: Callable[[], JsonObject]) -> bool:
         turn = self._turn
