@@ -60,17 +60,17 @@ def queries_of(turn: Turn, searches: Iterable[Search], *, joined: bool = False) 
 def _queries_of_units(
     turn: Turn, searches: Iterable[Search], labels: dict[Hashable, float]
 ) -> Iterator[Query]:
-    units = units_of(turn)
+    units, firsts = units_of(turn), turn.first_results
+    unit_of = [units.of(document) for document in range(len(firsts))]
+    names = [str(unit) if units.is_named(unit) else None for unit in unit_of]
     relevant = {str(unit): float(grade) for unit, grade in units.graded.items()}
     relevant |= {doc.hex(): float(grade) for doc, grade in units.missing().items()}
     no_ids = bool(relevant) and bool(turn.result_searches) and not units.any_named
     for search in searches:
-        results = []
-        for found in _results(turn, search):
-            assert isinstance(found.document, int)
-            unit = units.of(found.document)
-            doc_id = str(unit) if units.is_named(unit) else None
-            results.append(found._replace(document=unit, doc_id=doc_id))
+        results = [
+            Retrieved(unit_of[document], names[document], None, firsts[document] < search.start)
+            for document in search.documents
+        ]
         without = no_ids or (bool(results) and not any(found.doc_id for found in results))
         yield Query(results, relevant, labels, without_ids=without and bool(relevant))
 
