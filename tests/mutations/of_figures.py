@@ -8,6 +8,8 @@ from tests.mutations.mutation import Edit, Mutation
 
 PLAN: Final = "stream_metrics/core/engine/plan.py"
 DERIVE: Final = "stream_metrics/core/engine/derive.py"
+RANKED_SEARCHES: Final = "stream_metrics/core/engine/ranked.py"
+UNITS: Final = "stream_metrics/core/engine/joined.py"
 CELLS: Final = "stream_metrics/core/engine/cells.py"
 WINDOWS: Final = "stream_metrics/core/engine/windows.py"
 DECODE: Final = "stream_metrics/core/events/decode.py"
@@ -24,7 +26,48 @@ FORGETS: Final = "tests/property/test_forget.py::test_forgets_on_every_partition
 FORGOTTEN: Final = "tests/property/test_forget.py::test_forgetting_everything_empties_the_windows"
 ROWS: Final = "== expected.rows"
 
+JOINED: Final = "tests/unit/test_joined.py"
+
 FIGURES: Final = (
+    Mutation(
+        "the grade of the first id",
+        "a document has the grade of the id that it had first, not the best one",
+        (
+            Edit(
+                UNITS,
+                "            self.graded[first] = max(grade, self.graded.get(first, grade))\n",
+                "            self.graded.setdefault(first, grade)\n",
+            ),
+            Edit(
+                UNITS,
+                "                self.graded[unit] = max(grade, self.graded.get(unit, grade))\n",
+                "                self.graded.setdefault(unit, grade)\n",
+            ),
+        ),
+        f"{JOINED}::test_a_document_counts_once_with_the_best_grade_of_its_ids",
+        "assert None == 1",
+    ),
+    Mutation(
+        "grades of joined ids by arrival",
+        "a search that joins ids leaves the scores of earlier searches as they are",
+        (
+            Edit(
+                DERIVE,
+                "        if units_of(turn).changes_with("
+                "search.documents, search.fingerprints.documents):\n",
+                "        if not units_of(turn):\n",
+            ),
+        ),
+        f"{JOINED}::test_windows_follow_in_any_order",
+        "At index 0 diff",
+    ),
+    Mutation(
+        "zeros for results without ids",
+        "a search scores 0 if none of its results can be compared with the ground truth",
+        (Edit(RANKED_SEARCHES, "without_ids=without and bool(relevant)", "without_ids=False"),),
+        f"{JOINED}::test_a_turn_without_ids_has_no_ranked_figures",
+        "== [{}, {}]",
+    ),
     Mutation(
         "unsorted first occurrence",
         "the first occurrence of a document is the one that arrived first",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.core.dedup.tables import DedupRules, newest
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.metrics.ranking.live import live_metrics
@@ -21,8 +19,7 @@ from tests.property.test_engine import START_S, replayed
 from tests.property.test_partition import live
 from tests.strategies import Draw, KeyedRecord, arrivals, streams
 
-JOINED = DedupRules(tables=replace(newest(), joined_grades=True))
-CONFIG = EngineConfig(rules=JOINED, retrieval=live_metrics(METRICS))
+CONFIG = EngineConfig(retrieval=live_metrics(METRICS))
 
 DOCUMENTS = ("A", "B", "C", "D", None)
 _CONTENTS = [" ".join(f"{word}{n}" for n in range(60)) for word in ("one", "two")]
@@ -79,9 +76,7 @@ def test_any_arrival_gives_the_figures_of_the_reference(data: st.DataObject) -> 
     """Rows and windows follow results that join documents, before or after the ground truth."""
     stream = data.draw(st.one_of(joining(), streams()))
     records = [oracle.Record(v, k, t) for k, v, t in stream]
-    expected = oracle.evaluate(
-        records, turn_scope="all", retrieval=tuple(METRICS)
-    )
+    expected = oracle.evaluate(records, turn_scope="all", retrieval=tuple(METRICS))
 
     engine = replayed(data.draw(arrivals(stream)), "all", CONFIG)
 
@@ -95,9 +90,7 @@ def test_stored_state_is_corrected_exactly(data: st.DataObject) -> None:
     stream = data.draw(joining())
     batches = data.draw(arrivals(stream))
     records = [oracle.Record(v, k, None) for batch in batches for k, v, _ in batch]
-    expected = oracle.evaluate(
-        records, turn_scope="all", keyed=True, retrieval=tuple(METRICS)
-    )
+    expected = oracle.evaluate(records, turn_scope="all", keyed=True, retrieval=tuple(METRICS))
 
     cached = data.draw(st.sampled_from([0, 100_000]))
     rows, windows, _ = asyncio.run(live(MemoryStore(), batches, cached, {1}, CONFIG))

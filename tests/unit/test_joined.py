@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from stream_metrics.core.dedup.tables import DedupRules, newest, published
+from stream_metrics.cli import app
+from stream_metrics.core.dedup.tables import DedupRules, published
 from stream_metrics.core.engine.cells import scaled
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent
@@ -38,7 +40,7 @@ from tests.unit.test_fast_paths import Fed
 from tests.unit.test_replay_answers import record
 
 NAMES = ("judged@5", "map", "mrr", "ndcg@5", "recall@5", "redundancy@5")
-JOINED = DedupRules(tables=replace(newest(), joined_grades=True))
+JOINED = DedupRules(tables=published()[2])
 NOTICE = " ".join(f"This notice applies to plan {n} and to every other one." for n in range(9))
 A, B = {"doc_id": "a", "content": NOTICE}, {"doc_id": "b", "content": NOTICE}
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -432,6 +434,22 @@ def test_a_report_says_that_no_named_document_was_found(tmp_path: Path) -> None:
         "be the same id, written the same way"
     ]
     assert report["retrieval"]["metrics"]["recall@5"]["mean"] == 0.0
+
+
+def test_the_summary_of_a_replay_says_it(tmp_path: Path) -> None:
+    """On standard error, below the figures."""
+    lines = [one.value or b"" for one in UNNAMED]
+    (tmp_path / "events.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    arguments = [str(tmp_path / "events.jsonl"), "--out", str(tmp_path / "out")]
+
+    done = CliRunner().invoke(app, ["replay", *arguments], env={"STREAM_METRICS_CONFIG": ""})
+
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[-2:] == [
+        "3 searches of 2 turns have no figures by `relevant`, because no result has a `doc_id`: "
+        "send the ids that `relevant` names as `doc_id`",
+        "1 result without a `doc_id` counts as not judged",
+    ]
 
 
 def test_the_page_and_a_comparison_say_it(tmp_path: Path) -> None:
