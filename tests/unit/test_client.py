@@ -162,20 +162,38 @@ class NodeWithScore:
     score: float | None = None
 
 
-DIGEST = "sha256:" + hashlib.sha256(b"T").hexdigest()
+LONG = "Leave is 30 days a year, and 15 days more for parents of small children."
+
+
+def passage(text: str, of: str = "") -> dict[str, str]:
+    """What identifies a text, together with the place or the page's id that it is of."""
+    form = " ".join(text.casefold().split())
+    return {"passage": digest(f"{of}\n{form}" if of else form)}
 
 
 @pytest.mark.parametrize(
     ("document", "result"),
     [
-        (Document("T"), {"content": "T", "doc_id": DIGEST}),
+        (Document("T"), {"content": "T"}),
+        (Document(LONG), {"content": LONG, "ids": passage(LONG)}),
         (Document("T", {"source": "/f.pdf", "title": "F"}),
-         {"content": "T", "title": "F", "doc_id": DIGEST}),
-        (Document("T", {"source": "https://x/a"}),
-         {"content": "T", "url": "https://x/a", "doc_id": DIGEST}),
+         {"content": "T", "title": "F", "ids": passage("T", "/f.pdf")}),
+        (Document("T", {"source": "https://X/a/#top"}),
+         {"content": "T", "ids": {**passage("T", "x/a"), "web_id": "x/a"}}),
+        (Document(LONG, {"source": "https://x/a"}),
+         {"content": LONG, "ids": {**passage(LONG), "web_id": "x/a"}}),
         (Document("T", {"id": 4}, "own"), {"content": "T", "doc_id": "own"}),
+        (Document("T", {"source": "https://x/a"}, "own"),
+         {"content": "T", "doc_id": "own", "url": "https://x/a"}),
+        (Document("T", {"id": 4}), {"content": "T", "doc_id": "4", "ids": passage("T", "4")}),
         (Document("T", {"chunk_id": "p-4"}), {"content": "T", "doc_id": "p-4"}),
-        (Document("T", {"chunk_id": np.int64(4)}), {"content": "T", "doc_id": DIGEST}),
+        (Document("T", {"chunk_id": np.int64(4)}), {"content": "T"}),
+        (Document("T", {"doc_id": "p", "chunk_id": "c4"}), {"content": "T", "doc_id": "p#c4"}),
+        (Document("T", {"source": "/f.pdf", "chunk_id": "c4"}),
+         {"content": "T", "doc_id": "/f.pdf#c4"}),
+        (Document("T", {"doc_id": "p", "chunk_id": "p/c4"}), {"content": "T", "doc_id": "p/c4"}),
+        (Document("T", {"doc_id": "p", "chunk_id": UUID(int=4)}),
+         {"content": "T", "doc_id": str(UUID(int=4))}),
         (Document("T", {"doc_id": "p", "chunk_id": 4}), {"content": "T", "doc_id": "p#4"}),
         (Document("T", id="i", metadata={"relevance_score": np.float32(0.5)}),
          {"content": "T", "doc_id": "i", "score": 0.5}),
@@ -184,17 +202,24 @@ DIGEST = "sha256:" + hashlib.sha256(b"T").hexdigest()
         (NodeWithScore(Node("n", "T"), 0.5), {"content": "T", "doc_id": "n", "score": 0.5}),
         (NodeWithScore(Node("n", "T")), {"content": "T", "doc_id": "n"}),
         (Node("n", "T"), {"content": "T", "doc_id": "n"}),
-        ("T", {"content": "T", "doc_id": DIGEST}),
+        ("T", {"content": "T"}),
+        (LONG.upper(), {"content": LONG.upper(), "ids": passage(LONG)}),
         ({"id": np.int64(7)}, {"doc_id": "7"}),
         ({"id": None, "page_content": "T", "type": "Document", "metadata": {"id": "m"}},
-         {"content": "T", "doc_id": "m"}),
-        ({"id": "", "pageContent": "T"}, {"content": "T", "doc_id": DIGEST}),
+         {"content": "T", "doc_id": "m", "ids": passage("T", "m")}),
+        ({"id": "", "pageContent": LONG}, {"content": LONG, "ids": passage(LONG)}),
         ({"id": "x" * 300}, {"doc_id": "sha256:" + hashlib.sha256(b"x" * 300).hexdigest()}),
         ({"content": "T", "url": "https://x/a"}, {"content": "T", "url": "https://x/a"}),
         ({"ids": {"file_id": "F"}, "text": "T", "metadata": {"source": "https://x/a"}},
          {"content": "T", "ids": {"file_id": "F"}, "url": "https://x/a"}),
         ({"id": UUID(int=1)}, {"doc_id": "00000000-0000-0000-0000-000000000001"}),
-        ({"page_content": "T", "metadata": {"doc_id": "m"}}, {"content": "T", "doc_id": "m"}),
+        ({"page_content": "T", "metadata": {"doc_id": "m"}},
+         {"content": "T", "doc_id": "m", "ids": passage("T", "m")}),
+        ({"url": "https://x/a", "text": "T", "metadata": {"doc_id": "m"}},
+         {"content": "T", "doc_id": "m", "ids": passage("T", "m"), "url": "https://x/a"}),
+        ({"doc_id": "d", "text": "T", "metadata": {"id": "m"}}, {"content": "T", "doc_id": "d"}),
+        ({"doc_id": "d", "chunk_id": 4, "text": "T"},
+         {"content": "T", "doc_id": "d", "ids": {"chunk_id": "d#4"}}),
         ({"id": "row", "ids": {"file_id": "F"}, "vector": [1.0]}, {"ids": {"file_id": "F"}}),
         (
             {"doc_id": "d", "gain": np.int64(2), "fields": {"n": np.int64(3), "b": np.bool_(True)}},
@@ -221,8 +246,7 @@ def test_ids_longer_than_the_contract_allows_become_digests() -> None:
             step.search("q", [Document("T", id=name * 300)])
         long = step.search("q", ["T"], search_id="s" * 127)
 
-    first, second, other, _ = (results_of(event)[0]["doc_id"] if n < 3 else None
-                               for n, event in enumerate(events))  # fmt: skip
+    first, second, other, _ = (results_of(event)[0].get("doc_id") for event in events)
     assert first == second != other
     assert len(long.result_ids[0]) == 71
 
@@ -243,19 +267,21 @@ def test_the_rank_before_reranking_is_found_by_identity() -> None:
 
 
 def test_without_texts_no_text_is_sent_and_documents_keep_their_identity() -> None:
-    """Equal texts get equal ids, and no query, answer or other text is sent."""
+    """Equal texts get equal digests, and no query, answer or other text is sent."""
     events: list[dict[str, Any]] = []
+    secret = f"secret: {LONG}"
     with recorder(events, texts=False) as recording:
         turn = recording.turn("c")
         turn.iteration().search(
-            "secret", [Document("secret"), "secret", {"content": "secret 2"}, {"doc_id": "d"}]
+            "secret",
+            [Document(secret), secret, {"content": f"{secret} 2"}, {"doc_id": "d"}, "secret"],
         )
         turn.completed("secret", question="secret", reference_answers=["secret"])
 
     assert "secret" not in json.dumps(events)
-    first, second, third, fourth = (result["doc_id"] for result in results_of(events[0]))
-    assert first == second != third
-    assert fourth == "d"
+    first, second, third, named, short = results_of(events[0])
+    assert first["ids"] == second["ids"] != third["ids"]
+    assert (named["doc_id"], "ids" in short) == ("d", False)
 
 
 # --- ids and order --------------------------------------------------------------------------------
@@ -429,11 +455,10 @@ def test_strict_refuses_a_ground_truth_without_ids_to_compare(results: list[Any]
         turn.iteration().search("q", results)
         with pytest.raises(ValueError, match="no result of the turn has an id of its own"):
             turn.completed(relevant=["a"])
-        turn.completed(relevant=[digest("T")])
         turn.iteration().search("q", [{"doc_id": "b"}])
         turn.completed(relevant=["a"])
 
-    assert [event.get("relevant") for event in events] == [None, None, [digest("T")], None, ["a"]]
+    assert [event.get("relevant") for event in events] == [None, None, None, ["a"]]
 
 
 def test_a_ground_truth_may_come_without_results() -> None:
@@ -1257,18 +1282,119 @@ def test_metrics_equal_the_agents_own_account(attempts: int) -> None:
     assert row["reranking"]["ndcg_baseline"] == pytest.approx(1 / math.log2(3), abs=1e-15)
 
 
+def duplicates(events: list[dict[str, Any]]) -> list[int]:
+    """The duplicates in each iteration of the only turn."""
+    engine = Replay()
+    for event in events:
+        engine.feed(ReadRecord(json.dumps(event).encode()))
+    (row,) = list(engine.rows())
+    return [one["duplicates"] for one in row["iterations"]]
+
+
+def chunk(number: int, id: str | None = None, **metadata: Any) -> Document:
+    """A document with a long text."""
+    return Document(f"Chunk {number} of the policy. {LONG}", metadata, id)
+
+
+SAME = [
+    pytest.param(lambda n: chunk(n, source="https://example.com/page"), id="address"),
+    pytest.param(lambda n: chunk(n, doc_id="leave"), id="metadata.doc_id"),
+    pytest.param(lambda n: chunk(n, **{"id": "leave"}), id="metadata.id"),
+    pytest.param(lambda n: chunk(n, "leave"), id="id"),
+    pytest.param(lambda n: {"id": "leave", "text": chunk(n).page_content}, id="dict"),
+    pytest.param(lambda n: Node("leave", chunk(n).page_content), id="node"),
+]
+
+
 @pytest.mark.parametrize("texts", [True, False])
-def test_chunks_of_one_page_are_separate_documents(texts: bool) -> None:
-    """Two chunks share an address and have no ids; each is a duplicate when it is found again."""
+@pytest.mark.parametrize("made", SAME)
+def test_chunks_of_one_page_are_separate_documents(made: Callable[[int], Any], texts: bool) -> None:
+    """They share an address or an id; each is a duplicate when it is found again."""
     events: list[dict[str, Any]] = []
-    chunks = [Document(f"Chunk {n}", {"source": "https://example.com/page"}) for n in range(2)]
+    chunks = [made(number) for number in range(2)]
     with recorder(events, texts=texts) as recording:
         turn = recording.turn("c")
         turn.iteration().search("q", chunks)
         turn.iteration().search("q", chunks[::-1])
 
-    engine = Replay()
-    for event in events:
-        engine.feed(ReadRecord(json.dumps(event).encode()))
-    (row,) = list(engine.rows())
-    assert [one["duplicates"] for one in row["iterations"]] == [0, 2]
+    assert duplicates(events) == [0, 2]
+
+
+def test_an_id_in_the_metadata_does_not_identify_a_chunk_in_any_order_of_the_searches() -> None:
+    """One search shows that it is a page's; the others return one chunk of the page each."""
+    searches = [[chunk(0, doc_id="leave")], [chunk(n, doc_id="leave") for n in (1, 2)],
+                [chunk(3, doc_id="leave")]]  # fmt: skip
+    for order in itertools.permutations(searches):
+        events: list[dict[str, Any]] = []
+        with recorder(events) as recording:
+            turn = recording.turn("c")
+            for found in order:
+                turn.iteration().search("q", found)
+        assert duplicates(events) == [0, 0, 0]
+        assert {one["doc_id"] for event in events for one in results_of(event)} == {"leave"}
+
+
+def test_a_doc_id_of_a_dict_is_what_the_caller_says_that_it_is() -> None:
+    """Texts with one `doc_id` are passages of one document."""
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        found = [{"doc_id": "leave", "content": chunk(n).page_content} for n in range(2)]
+        recording.turn("c").iteration().search("q", found)
+
+    assert duplicates(events) == [1]
+
+
+def test_ids_that_name_pages_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with recorder([], agent="support") as recording:
+        for _ in range(2):
+            recording.turn("c").iteration().search("q", [chunk(0, "leave"), chunk(1, "leave")])
+        recording.turn("c").iteration().search("q", [chunk(0, "a"), chunk(1, "b")])
+
+    assert ["support" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_short_text_is_a_document_of_its_page_or_file_only() -> None:
+    """Pages that could not be loaded have such texts."""
+    found = [Document("Access denied.", {"source": source})
+             for source in ("https://x/a", "https://x/b", "/a.pdf", "/b.pdf")]  # fmt: skip
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        turn = recording.turn("c")
+        turn.iteration().search("q", [*found, "Access denied.", "Access denied."])
+        turn.iteration().search("q", found[1:3])
+
+    assert duplicates(events) == [0, 2]
+
+
+def test_a_long_text_at_two_addresses_is_two_documents() -> None:
+    """Without an address the text decides."""
+    text = LONG * 4
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        turn = recording.turn("c")
+        places = ("https://x/a", "https://x/b")
+        turn.iteration().search("q", [Document(text, {"source": place}) for place in places])
+        turn.iteration().search("q", [Document(text), {"text": text.upper()}])
+
+    assert duplicates(events) == [0, 2]
+
+
+def test_texts_that_the_worker_takes_for_equal_have_equal_digests() -> None:
+    """White space, case and equivalent characters do not count."""
+    one, other = f"Über uns:\n{LONG}", f"U\u0308BER  uns:\r\n{LONG}"
+    events: list[dict[str, Any]] = []
+    with recorder(events, texts=False) as recording:
+        recording.turn("c").iteration().search("q", [one, other])
+
+    assert duplicates(events) == [1]
+
+
+def test_a_reranked_chunk_has_the_rank_of_its_own_text() -> None:
+    """All chunks of the page have its id. A text that is in none of them has no rank."""
+    chunks = [chunk(number, "leave") for number in range(3)]
+    events: list[dict[str, Any]] = []
+    with recorder(events) as recording:
+        after = [chunks[2], chunk(7, "leave"), chunks[0]]
+        recording.turn("c").iteration().search("q", after, before=chunks)
+
+    assert [one.get("baseline_rank") for one in results_of(events[0])] == [3, None, 1]

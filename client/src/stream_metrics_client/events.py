@@ -16,8 +16,8 @@ from stream_metrics_client.documents import (
     as_result,
     baseline_ranks,
     digest,
-    has_own_id,
     python_scalar,
+    separate_chunks,
     text_id,
     without_texts,
 )
@@ -41,8 +41,8 @@ NOT_RECORDED: Final = RecordedSearch("", ())
 class Search:
     """A search to be recorded.
 
-    `ids` are set once `content` has been called, and `named`: whether a result has an id of its
-    own; None without results.
+    `ids` are set once `content` has been called, and `named`: whether a result has a `doc_id`; None
+    without results. So is `of_pages`: whether ids of the results turned out to be those of pages.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Search:
         self._query, self._routing = query, routing
         self.ids = NOT_RECORDED
         self.named: bool | None = None
+        self.of_pages = False
 
     def content(
         self,
@@ -70,7 +71,8 @@ class Search:
             search_id = f"{as_int(self._iteration)}.{self._number}"
         else:
             search_id = text_id(self._search_id)
-        results = [as_result(document) for document in as_list(documents, "results", ordered=True)]
+        documents = as_list(documents, "results", ordered=True)
+        results = [as_result(document) for document in documents]
         if scores is not None:
             _set(results, "score", [as_float(score) for score in as_list(scores, "scores")])
         if before is not None:
@@ -79,7 +81,8 @@ class Search:
         if ranks is not None:
             known = as_list(ranks, "baseline_ranks")
             _set(results, "baseline_rank", [as_int(rank) for rank in known])
-        self.named = any(map(has_own_id, results)) if results else None
+        self.named = any(one.get("doc_id") for one in results) if results else None
+        self.of_pages = separate_chunks(documents, results)
         if not texts:
             results = [without_texts(result) for result in results]
         for rank, result in enumerate(results, 1):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import logging
 import operator
 import os
 import secrets
@@ -15,14 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from stream_metrics_client.contract import DEFAULT_LIMITS, Limits
-from stream_metrics_client.documents import (
-    DIGEST,
-    JsonObject,
-    as_float,
-    as_int,
-    as_list,
-    text_id,
-)
+from stream_metrics_client.documents import JsonObject, as_float, as_int, as_list, text_id
 from stream_metrics_client.events import (
     NOT_RECORDED,
     RecordedSearch,
@@ -40,6 +35,8 @@ from stream_metrics_client.validation import InvalidEvent, refusal
 
 _MAX_CLOCK_CORRECTION_US: Final = 60_000_000
 """If the clock is set back by less, later events keep later times."""
+
+_logger = logging.getLogger("stream_metrics_client")
 
 _recorders: weakref.WeakSet[_Recorder] = weakref.WeakSet()
 
@@ -93,6 +90,7 @@ class _Recorder:
         self._clock, self._turn_numbers = clock, turn_numbers
         open_sink = make_opener(sink, kafka_options)
         name = "a function" if callable(sink) else os.fspath(sink)
+        self._warned = False
         self._sender = Sender(open_sink, max_events=max_events, max_bytes=max_bytes, name=name)
         self._reset()
         _recorders.add(self)
@@ -102,6 +100,17 @@ class _Recorder:
         self._last_turn = self._last_us = 0
         self._process = secrets.token_hex(8)
         self._events = itertools.count(1)
+
+    def _warn_of_pages(self) -> None:
+        """Warn once that ids name pages."""
+        if not self._warned:
+            self._warned = True
+            with contextlib.suppress(Exception):
+                _logger.warning(
+                    "Results of a search of %s have one id and different texts: ids name pages. Id "
+                    "and text identify them where a search shows it. Pass the ids of chunks.",
+                    self.agent or "an agent without a name",
+                )
 
     @property
     def sent(self) -> int:
@@ -401,8 +410,7 @@ class Turn(_NoOpContext):
 
     def _comparable(self, relevant: Any) -> Any:
         """The relevant documents; in strict mode, only if a result has an id to compare."""
-        digests = any(str(doc_id).startswith(DIGEST) for doc_id in relevant or ())
-        if self._recorder.strict and relevant and self._named is False and not digests:
+        if self._recorder.strict and relevant and self._named is False:
             raise ValueError(
                 "`relevant` names documents, but no result of the turn has an id of its own: pass "
                 "results with a `doc_id`"
@@ -479,6 +487,8 @@ class Iteration(_NoOpContext):
             return NOT_RECORDED
         if search.named is not None:
             self._turn._named = self._turn._named or search.named
+        if search.of_pages:
+            self._turn._recorder._warn_of_pages()
         return search.ids
 
     def _record(self, content: Callable[[], JsonObject]) -> bool:

@@ -119,7 +119,7 @@ def text_form(value: str) -> str:
     """The form in which deduplication compares texts: case, white space and equivalent characters
     count for nothing.
 
-    >>> text_form(" Zu\u0308rich\r\nWEST") == text_form("z\xfcrich west")
+    >>> text_form(" Zu\\u0308rich\\r\\nWEST") == text_form("z\\xfcrich west")
     True
     """
     return " ".join(unicode.nfc(unicode.casefold(unicode.nfc(value))).split())
