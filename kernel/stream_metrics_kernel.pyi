@@ -35,12 +35,13 @@ def resampled_sums(
     columns: Sequence[NDArray[np.float64]], count: int, state: int, increment: int
 ) -> list[bytes] | None: ...
 def words_among(
-    texts: list[str], wanted: frozenset[str], articles: frozenset[str]
+    texts: list[str], wanted: frozenset[str], articles: frozenset[str], version: int
 ) -> tuple[set[str], int] | None: ...
 def words_in_results(
     events: Sequence[tuple[bytes, list[tuple[int, int]]]],
     wanted: frozenset[str],
     articles: frozenset[str],
+    version: int,
 ) -> tuple[set[str], int] | None: ...
 
 class Fingerprints:

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from stream_metrics.core.dedup.tables import newest
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -33,6 +34,7 @@ from stream_metrics.lab.traffic import TrafficProfile, generate
 FILES = (ROWS, BUCKETS, QUERIES, RELEVANT, TURNS, "windows.json", "report.json", PARTS)
 METRICS = ("ndcg@10", "recall@2", "mrr")
 CONFIG: dict[str, Any] = {
+    "dedup": {"tables": newest().number},
     "metrics": {"dimension": "agent", "agents": [], "routes": [], "good_gain": 2},
     "evaluation": {
         "metrics": list(METRICS),

@@ -3,15 +3,11 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::GILOnceCell;
 use pyo3::types::{PyBytes, PyFrozenSet, PyList, PySet, PyString};
 
 use crate::json::Walk;
-
-/// The only letter whose lower case depends on its context.
-const SIGMA: char = '\u{3a3}';
 
 /// The characters at which Python's `str.split` splits, and only they are `str.isspace`.
 fn is_space(sign: char) -> bool {
@@ -28,22 +24,23 @@ fn is_blank(text: &str) -> bool {
 }
 
 /// The words of `wanted` that occur in texts, and the number of texts with a word besides
-/// `articles`; None if Python has to decide.
+/// `articles`; None if Python has to decide. `version` is that of the rules.
 #[pyfunction]
 fn words_among<'py>(
     texts: &Bound<'py, PyList>,
     wanted: &Bound<'py, PyFrozenSet>,
     articles: &Bound<'py, PyFrozenSet>,
+    version: usize,
 ) -> PyResult<Option<(Bound<'py, PySet>, usize)>> {
     let (wanted, articles) = (strings(wanted)?, strings(articles)?);
-    let mut sought = match Sought::new(texts.py(), &wanted, &articles)? {
+    let mut sought = match Sought::new(texts.py(), &wanted, &articles, version)? {
         Some(sought) => sought,
         None => return Ok(None),
     };
     for text in texts.iter() {
         match text.downcast::<PyString>()?.to_str() {
-            Ok(text) if sought.take(text)? => (),
-            _ => return Ok(None), // `Err`: it has lone surrogates
+            Ok(text) => sought.take_parts(&[Cow::Borrowed(text)])?,
+            Err(_) => return Ok(None), // it has lone surrogates
         }
     }
     Ok(Some((sought.found, sought.texts)))
@@ -61,9 +58,10 @@ fn words_in_results<'py>(
     events: Vec<EventWithResults<'py>>,
     wanted: &Bound<'py, PyFrozenSet>,
     articles: &Bound<'py, PyFrozenSet>,
+    version: usize,
 ) -> PyResult<Option<(Bound<'py, PySet>, usize)>> {
     let (py, wanted, articles) = (wanted.py(), strings(wanted)?, strings(articles)?);
-    let mut sought = match Sought::new(py, &wanted, &articles)? {
+    let mut sought = match Sought::new(py, &wanted, &articles, version)? {
         Some(sought) => sought,
         None => return Ok(None),
     };
@@ -75,9 +73,7 @@ fn words_in_results<'py>(
             _ => return Ok(None),
         };
         for parts in texts.iter().filter(|parts| !parts.is_empty()) {
-            if !sought.take_parts(parts)? {
-                return Ok(None);
-            }
+            sought.take_parts(parts)?;
         }
     }
     Ok(Some((sought.found, sought.texts)))
@@ -167,31 +163,43 @@ fn once(is_first: &mut bool) -> Option<()> {
 /// The words that are left to find.
 struct Sought<'a, 'py> {
     py: Python<'py>,
+    version: usize,
     left: HashMap<&'a [u8], &'a Bound<'py, PyString>>,
     articles: HashSet<&'a [u8]>,
     /// The lengths of wanted words as bits, by their first byte: most others are told by these.
     lengths: [u64; 256],
     found: Bound<'py, PySet>,
+    /// Those that were found in the part of a text that is being read.
+    found_here: Vec<(&'a [u8], &'a Bound<'py, PyString>)>,
     /// How many of the texts so far have a word besides articles.
     texts: usize,
     word: Vec<u8>,
+    /// The canonical combining class of the last character.
+    class: u8,
 }
 
 impl<'a, 'py> Sought<'a, 'py> {
-    /// None if a word has lone surrogates.
+    /// None if a word has lone surrogates, or the version is unknown.
     fn new(
         py: Python<'py>,
         wanted: &'a [Bound<'py, PyString>],
         articles: &'a [Bound<'py, PyString>],
+        version: usize,
     ) -> PyResult<Option<Self>> {
+        if !(1..=VERSIONS).contains(&version) {
+            return Ok(None);
+        }
         let mut sought = Sought {
             py,
+            version,
             left: HashMap::with_capacity(wanted.len()),
             articles: HashSet::with_capacity(articles.len()),
             lengths: [0; 256],
             found: PySet::empty(py)?,
+            found_here: Vec::new(),
             texts: 0,
             word: Vec::new(),
+            class: 0,
         };
         for word in wanted {
             let text = match word.to_str() {
@@ -209,32 +217,58 @@ impl<'a, 'py> Sought<'a, 'py> {
         Ok(Some(sought))
     }
 
-    /// Looks for words in a text; false if Python has to do it.
-    fn take(&mut self, text: &str) -> PyResult<bool> {
-        self.take_parts(&[Cow::Borrowed(text)])
-    }
-
     /// Looks for words in the parts of a text, which are separated by white space.
-    fn take_parts(&mut self, parts: &[Cow<'_, str>]) -> PyResult<bool> {
+    fn take_parts(&mut self, parts: &[Cow<'_, str>]) -> PyResult<()> {
         let mut has_words = false;
         for part in parts {
-            let mut rest = part.as_ref();
             if has_words && self.left.is_empty() {
                 break; // nothing is left to find
             }
-            while !rest.is_empty() {
-                let size = self.take_ascii(rest.as_bytes(), &mut has_words)?;
-                let mut others = rest[size..].chars();
-                match others.next() {
-                    Some(sign) if !self.take_other(sign, &mut has_words)? => return Ok(false),
-                    _ => (),
-                }
-                rest = others.as_str();
+            let had_words = has_words;
+            self.found_here.clear();
+            if !self.take_signs(part, false, &mut has_words)? {
+                has_words = had_words;
+                self.take_back()?;
+                let text = self.py.import(TEXT)?;
+                let prepared = text.call_method1("prepared", (part.as_ref(), self.version))?;
+                let prepared = prepared.downcast::<PyString>()?;
+                self.take_signs(prepared.to_str()?, true, &mut has_words)?;
             }
-            self.end_word(&mut has_words)?;
         }
         self.texts += usize::from(has_words);
+        Ok(())
+    }
+
+    /// Reads characters one by one; false if the form of one depends on those around it, as in no
+    /// text that Python has prepared.
+    fn take_signs(&mut self, part: &str, prepared: bool, has_words: &mut bool) -> PyResult<bool> {
+        let pages = pages(self.version, prepared);
+        let mut rest = part;
+        self.class = 0;
+        while !rest.is_empty() {
+            let size = self.take_ascii(rest.as_bytes(), has_words)?;
+            if size > 0 {
+                self.class = 0;
+            }
+            let mut others = rest[size..].chars();
+            match others.next() {
+                Some(sign) if !self.take_other(sign, pages, has_words)? => return Ok(false),
+                _ => (),
+            }
+            rest = others.as_str();
+        }
+        self.end_word(has_words)?;
         Ok(true)
+    }
+
+    /// Makes the words that were found in this part unfound.
+    fn take_back(&mut self) -> PyResult<()> {
+        self.word.clear();
+        for (word, known) in self.found_here.drain(..) {
+            self.found.discard(known)?;
+            self.left.insert(word, known);
+        }
+        Ok(())
     }
 
     /// Reads ASCII characters; returns how many there were.
@@ -250,20 +284,32 @@ impl<'a, 'py> Sought<'a, 'py> {
         Ok(text.len())
     }
 
-    /// Reads another character; false if Python has to do it.
-    fn take_other(&mut self, sign: char, has_words: &mut bool) -> PyResult<bool> {
-        if sign == SIGMA {
-            return Ok(false);
+    /// Reads another character; false if its form depends on those around it.
+    fn take_other(&mut self, sign: char, pages: &Pages, has_words: &mut bool) -> PyResult<bool> {
+        let page = match pages.page(self.py, sign)? {
+            Some(page) => page,
+            None if pages.prepared => {
+                self.add(sign, has_words)?;
+                return Ok(true);
+            }
+            None => return Ok(false),
+        };
+        let place = sign as usize % PAGE;
+        let class = page.classes[place];
+        if class != 0 && class < self.class {
+            return Ok(false); // not in canonical order
         }
-        match replacement(self.py, sign)? {
-            Some(None) => self.add(sign, has_words)?,
-            Some(Some(normal)) => {
+        match &page.forms[place] {
+            Form::Same => self.add(sign, has_words)?,
+            Form::Other(normal) if normal.is_empty() => return Ok(true), // it may be invisible
+            Form::Other(normal) => {
                 for sign in normal.chars() {
                     self.add(sign, has_words)?;
                 }
             }
-            None => return Ok(false),
+            Form::InContext => return Ok(false),
         }
+        self.class = class;
         Ok(true)
     }
 
@@ -283,8 +329,9 @@ impl<'a, 'py> Sought<'a, 'py> {
         if let Some(first) = word.first() {
             *has_words = *has_words || !self.articles.contains(word);
             if self.lengths[usize::from(*first)] & length_bit(word) != 0 {
-                if let Some(known) = self.left.remove(word) {
+                if let Some((word, known)) = self.left.remove_entry(word) {
                     self.found.add(known)?;
+                    self.found_here.push((word, known));
                 }
             }
             self.word.clear();
@@ -321,31 +368,80 @@ const fn ascii() -> [u8; 256] {
 
 // -- other characters -------------------------------------------------------------------------
 
+const TEXT: &str = "stream_metrics.core.metrics.text";
+const VERSIONS: usize = 2;
 const PAGE: usize = 256;
 const PAGES: usize = 0x3_2400 / PAGE; // there are few characters beyond, and Python knows them
 
-/// The normalised forms of a page of Unicode; None for a character that stays as it is.
-type Page = Vec<Option<String>>;
+/// The normalised form of a character.
+enum Form {
+    Same,
+    Other(String),
+    /// It depends on the characters around it.
+    InContext,
+}
 
-/// The normalised form of a character that is not ASCII: `Some(None)` if it stays as it is, None if
-/// Python has to decide.
+struct Page {
+    forms: Vec<Form>,
+    classes: [u8; PAGE],
+}
+
+/// The pages of a version of the rules, for texts that Python has prepared or others.
 ///
-/// Python tells those of a page when one of them occurs for the first time, because Python and Rust
-/// may have different versions of Unicode.
-fn replacement(py: Python<'_>, sign: char) -> PyResult<Option<Option<&'static str>>> {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const NONE: GILOnceCell<Page> = GILOnceCell::new();
-    static ALL: [GILOnceCell<Page>; PAGES] = [NONE; PAGES];
-    let number = sign as usize / PAGE;
-    let page = match ALL.get(number) {
-        Some(page) => page.get_or_try_init(py, || {
-            py.import(intern!(py, "stream_metrics.core.metrics.text"))?
-                .call_method1(intern!(py, "replacements"), (number,))?
-                .extract()
-        })?,
-        None => return Ok(None),
-    };
-    Ok(Some(page[sign as usize % PAGE].as_deref()))
+/// Python tells a page when one of its characters occurs for the first time, because Python and
+/// Rust may have different versions of Unicode.
+struct Pages {
+    version: usize,
+    prepared: bool,
+    all: [GILOnceCell<Box<Page>>; PAGES],
+}
+
+impl Pages {
+    const fn new(version: usize, prepared: bool) -> Self {
+        #[allow(clippy::declare_interior_mutable_const)]
+        const NONE: GILOnceCell<Box<Page>> = GILOnceCell::new();
+        Pages {
+            version,
+            prepared,
+            all: [NONE; PAGES],
+        }
+    }
+
+    /// The page of a character that is not ASCII; None if it is beyond those of most languages.
+    fn page(&self, py: Python<'_>, sign: char) -> PyResult<Option<&Page>> {
+        let number = sign as usize / PAGE;
+        match self.all.get(number) {
+            Some(page) => {
+                let page = page.get_or_try_init(py, || self.ask(py, number).map(Box::new))?;
+                Ok(Some(page))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn ask(&self, py: Python<'_>, number: usize) -> PyResult<Page> {
+        let text = py.import(TEXT)?;
+        let answer = text.call_method1("page_of_forms", (number, self.version, self.prepared))?;
+        let (forms, classes): (Vec<Option<String>>, Vec<u8>) = answer.extract()?;
+        let signs = (number * PAGE) as u32..;
+        let forms = forms.into_iter().zip(signs).map(|(form, code)| match form {
+            Some(form) if form.chars().map(u32::from).eq([code]) => Form::Same,
+            Some(form) => Form::Other(form),
+            None => Form::InContext,
+        });
+        Ok(Page {
+            forms: forms.collect(),
+            classes: classes.as_slice().try_into()?,
+        })
+    }
+}
+
+fn pages(version: usize, prepared: bool) -> &'static Pages {
+    static ALL: [[Pages; 2]; VERSIONS] = [
+        [Pages::new(1, false), Pages::new(1, true)],
+        [Pages::new(2, false), Pages::new(2, true)],
+    ];
+    &ALL[version - 1][usize::from(prepared)]
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -104,6 +104,7 @@ def _shown(
     shown = masked_settings(settings)
     parts = ("dedup", "metrics", "evaluation", "otlp", "labels")
     found = {part: shown[part] for part in parts}
+    found["dedup"]["tables"] = settings.dedup.in_force().number
     found["limits"] = asdict(settings.limits.in_force())
     found["evaluation"]["metrics"] = list(chosen.metrics)
     for name in ("batch_results", "hpo_folder"):

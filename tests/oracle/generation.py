@@ -10,15 +10,56 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 ASCII_PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-BY_CHARACTER = ("CJK UNIFIED", "HIRAGANA LETTER", "KATAKANA LETTER", "HANGUL SYLLABLE")
+LIKE_PUNCTUATION = "ʹʺʻʼʽʾʿـ⁄−∕"
+BY_CHARACTER = (
+    "CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA",
+    "COMBINING KATAKANA-HIRAGANA", "HANGUL",
+)  # fmt: skip
+
+# Of the definition of Default_Ignorable_Code_Point: what is not told by categories.
+IGNORED = (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9))
+SELECTORS = (0x180B, 0x180C, 0x180D, 0x180F, *range(0xFE00, 0xFE10))
+VISIBLE_FORMATS = (
+    *range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, *range(0xFFF9, 0xFFFC), 0x110BD,
+    0x110CD, *range(0x13430, 0x13440),
+)  # fmt: skip
 
 
-def words(text: str, articles: Collection[str]) -> list[str]:
+def invisible(sign: str) -> bool:
+    """Whether nothing is to be shown for a character."""
+    code = ord(sign)
+    if code in IGNORED or code in SELECTORS or 0xE0000 <= code <= 0xE0FFF:
+        return True
+    return unicodedata.category(sign) == "Cf" and code not in VISIBLE_FORMATS
+
+
+def folded(text: str) -> str:
+    """The text without differences of compatible characters, of case, and in what is invisible."""
+    seen = "".join(sign for sign in text if not invisible(sign))
+    left = ""
+    accents = False  # after a space that has accents
+    for sign in unicodedata.normalize("NFKC", seen):
+        if invisible(sign):
+            continue
+        accent = "\u0300" <= sign <= "\u036f"
+        if accent and left.endswith(" ") and not accents:
+            left = left[:-1]
+            accents = True
+        elif not (accent and accents):
+            accents = False
+            left += sign
+    small = "".join(sign.casefold() for sign in left)
+    return unicodedata.normalize("NFC", "i".join(small.split("i\u0307")))
+
+
+def words(text: str, articles: Collection[str], version: int = 2) -> list[str]:
     """The words that count, found character by character."""
     found: list[str] = []
     word = ""
-    for sign in text.lower() + " ":
+    for sign in (text.lower() if version == 1 else folded(text)) + " ":
         if sign in ASCII_PUNCTUATION or unicodedata.category(sign)[0] == "P":
+            continue
+        if sign in LIKE_PUNCTUATION and version > 1:
             continue
         alone = unicodedata.name(sign, "").startswith(BY_CHARACTER)
         if sign.isspace() or alone:

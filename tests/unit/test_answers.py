@@ -85,8 +85,8 @@ def texts_of(turn: AnsweredTurn) -> list[str]:
     assert isinstance(turn.texts, RecordedTexts)
     texts = turn.texts.texts()
     words = {word for text in texts for word in tokens(text, "none")}
-    assert turn.texts.tokens_among([*words, "nowhere"], "none") == tokens_among(
-        texts, words, "none"
+    assert turn.texts.tokens_among([*words, "nowhere"], "none", 2) == tokens_among(
+        texts, words, "none", 2
     )
     return texts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import unicodedata
 from typing import Any
 
 import pytest
@@ -27,6 +28,11 @@ from stream_metrics.lab.metrics.generation import (
 )
 from tests.oracle import generation as oracle
 
+FORMS = (
+    "aIſΣςßẞİ'・\u0301\u0307\u0323\u0345\u034f\u20e8\u0e38\u0e48ำ\u093c\u094d\u0651\ufc5e"
+    "\u00ad\u200d\ufe0f\U000e0100´¨½…™²ﬁＡｶﾞ゛か\u3099豈\u1112\u1161\u11ab하ﾡￂʼـ−\u2028"
+)
+"""Characters with other forms, with forms that depend on others, and between these."""
 NO_LISTS = {"language": "none"}
 WORDS = ("the", "Nile", "nile", "Po", "is", "it", "der", "Fluss", "un", "東京", "は", "...", "it's")
 
@@ -218,16 +224,21 @@ def test_normalising_texts_together_equals_normalising_each(
 
 @given(
     st.lists(
-        st.text(st.characters(max_codepoint=0x10FF) | st.sampled_from("東京한ひ。„—")), max_size=4
-    )
+        st.text(st.characters(max_codepoint=0x10FF) | st.sampled_from("東京한ひ。„—" + FORMS)),
+        max_size=4,
+    ),
+    st.sampled_from([1, 2]),
 )
-def test_normalisation_equals_that_of_the_oracle(given: list[str]) -> None:
+def test_normalisation_equals_that_of_the_oracle(given: list[str], version: int) -> None:
     """The oracle looks at one character at a time, however long the text is."""
-    expected = [oracle.words(text, ()) for text in given]
+    expected = [oracle.words(text, (), version) for text in given]
 
-    assert tokens_of_each(given, "none") == expected
+    assert tokens_of_each(given, "none", version) == expected
     known = {token for found in expected for token in found}
-    assert tokens_among(given, {*known, "nowhere"}, "none") == (known, sum(map(bool, expected)))
+    assert tokens_among(given, {*known, "nowhere"}, "none", version) == (
+        known,
+        sum(map(bool, expected)),
+    )
 
 
 def test_many_different_characters_are_normalised_like_few() -> None:
@@ -237,6 +248,86 @@ def test_many_different_characters_are_normalised_like_few() -> None:
     assert tokens_of_each(["„".join(letters)], "none") == [
         ["".join(token for letter in letters for token in tokens(letter, "none"))]
     ]
+
+
+# -- equivalent texts -------------------------------------------------------------------------
+
+RIGHT = {
+    "decomposed": ("Z\u00fcrich", "Zu\u0308rich"),
+    "two marks in another order": ("q\u0323\u0307", "q\u0307\u0323"),
+    "ligatures": ("\ufb01nance o\ufb03ce \ufb05ate", "finance office state"),
+    "a soft hyphen": ("K\u00fcndigungs\u00adfrist", "K\u00fcndigungsfrist"),
+    "a soft hyphen before a mark": ("Zu\u00ad\u0308rich", "Z\u00fcrich"),
+    "zero-width spaces and joiners": ("data\u200bba\u2060se\ufeff", "database"),
+    "marks of direction": ("\u200fשלום\u202c \u2066a\u2069", "שלום a"),
+    "full width": ("\uff21\uff22\uff11\uff12\u3000\uff08\uff43\uff09", "ab12 c"),
+    "half width": ("\uff76\uff9e\uff7d\uff70 \uffa1\uffc2", "ガスー 가"),
+    "jamo": ("\u1112\u1161\u11ab\u1100\u1173\u11af", "한글"),
+    "compatibility ideographs": ("\uf900 \u2f00 \u3231", "豈一株"),
+    "a variation of an ideograph": ("葛\U000e0100飾", "葛飾"),
+    "Arabic presentation forms": ("\ufef3\ufeee\ufee1", "\u064a\u0648\u0645"),
+    "a word that is lengthened": ("محـــمد", "محمد"),
+    "a non-joiner": ("می\u200cخواهم", "میخواهم"),
+    "nukta": ("\u095b", "\u091c\u093c"),
+    "sara am": ("\u0e17\u0e33", "\u0e17\u0e4d\u0e32"),
+    "emoji": ("\u2764\ufe0f 👩\u200d💻", "\u2764 👩💻"),
+    "spaces": ("10\u202f000\u00a0km", "10 000 km"),
+    "superscripts": ("x\u00b2 H\u2082O", "x2 H2O"),
+    "a fraction": ("\u00bd", "1/2"),
+    "a trademark": ("Acme\u2122", "AcmeTM"),
+    "an ellipsis": ("Nile\u2026", "Nile..."),
+    "mathematical letters": ("\U0001d40d\U0001d422\U0001d425\U0001d41e \u210e", "Nile h"),
+    "units": ("5 \u33a1, 20 \u2103, 3 \u212b, 4 \u00b5m", "5 m2 20 °C 3 Å 4 μm"),
+    "apostrophes": (
+        "it\u2019s it\u02bcs it\u00b4s it\uff07s it`s d\u1fbd Hawai\u02bbi",
+        "it's it's it's it's it's d' Hawaii",
+    ),
+    "dashes and minus": ("\u22125 a\u2011b\u2012c", "-5 a-b-c"),
+    "final sigma": ("ΟΔΟΣ", "οδος"),
+    "sharp s": ("STRASSE MA\u1e9eE", "Straße maße"),
+    "a dotted I": ("\u0130zmir I\u0307zmir", "izmir i\u0307zmir"),
+    "an iota below": ("\u1fb3", "\u1fbc"),
+    "articles": ("Un\u00ad cafe\u0301", "caf\u00e9"),
+}
+"""Answers and references that differ in nothing that counts, in French."""
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_a_right_answer_is_right_however_it_is_encoded(kind: str) -> None:
+    """It equals the reference and the question, and the retrieved text supports it."""
+    for answer, other in (RIGHT[kind], reversed(RIGHT[kind])):
+        found = scores(answer, other, question=other, texts=[other], dimensions={"language": "fr"})
+
+        assert found == {**dict.fromkeys(LEXICAL, 1.0), "hallucination_rate": 0.0}
+
+
+@given(
+    st.text(st.characters(max_codepoint=0x11FF) | st.sampled_from("東京한ひ。„—" + FORMS)),
+    st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]),
+    st.sampled_from(["", "\u00ad", "\u200b", "\ufe0f"]),
+)
+def test_equivalent_texts_have_the_same_tokens(text: str, form: Any, between: str) -> None:
+    """Whatever form of Unicode they have, and what is invisible in them."""
+    other = between.join(unicodedata.normalize(form, text))
+
+    assert tokens(other, "none") == tokens(text, "none")
+
+
+def test_articles_and_stopwords_are_normalised() -> None:
+    """Otherwise they would be found in no text; in texts they may be decomposed."""
+    for words in (*ARTICLES.values(), *STOPWORDS.values()):
+        decomposed = [unicodedata.normalize("NFD", word) for word in words]
+        for listed in (list(words), decomposed):
+            assert tokens_of_each(listed, "none") == [[word] for word in words]
+
+
+@pytest.mark.parametrize("code", [0x1C89, 0xA7CB, 0x10D50, 0x11B00, 0x11F43, 0x1E4EC, 0x16D6D])
+@pytest.mark.parametrize("version", [1, 2])
+def test_characters_of_later_versions_of_unicode_are_their_own(code: int, version: int) -> None:
+    """Some Pythons know of these letters, marks and punctuation; figures must not depend on it."""
+    text = f"a{chr(code)}\u0301"
+
+    assert tokens(text, "none", version) == [text]
 
 
 # -- names ------------------------------------------------------------------------------------

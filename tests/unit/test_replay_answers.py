@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from stream_metrics.core.dedup.tables import DedupRules, published
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.evaluation.generation import Generation
 from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.merge_pieces import BadRows
 from stream_metrics.lab.replay.report_files import PARTS
 from stream_metrics.lab.replay.run import Execution, run
-from stream_metrics.lab.reports.files import TURNS
+from stream_metrics.lab.reports.files import QUERIES, TURNS
 from stream_metrics.lab.reports.run_directory import read_observations
 from tests.helpers import rest_long
 from tests.replays import (
@@ -157,3 +158,31 @@ def test_an_invalid_row_is_located(tmp_path: Path) -> None:
 
     with pytest.raises(BadRows, match=r"turns\.jsonl, line 2: not a row of a replay"):
         report_files.merge([tmp_path], tmp_path)
+
+
+@pytest.mark.parametrize(("number", "right"), [(1, 0.0), (2, 1.0)])
+def test_the_rules_for_words_are_those_of_the_tables(
+    tmp_path: Path, number: int, right: float
+) -> None:
+    """Replays under tables 1 give the figures that they gave before equivalent texts were equal."""
+    records = [
+        search("c", 1, "K\u00fcndigungsfrist"),
+        record("turn_completed", "c", 2, answer="K\u00fcndigungs\u00adfrist",
+               reference_answers=["Ku\u0308ndigungsfrist"], dimensions={"language": "de"}),
+    ]  # fmt: skip
+    given = task(records, tmp_path, AT_ONCE)
+    rules = DedupRules(tables=published()[number])
+    given = replace(
+        given,
+        options=replace(given.options, config=replace(given.options.config, rules=rules)),
+        config=given.config | {"dedup": {"tables": number}},
+    )
+
+    run(given, RecordedProgress())
+
+    files = files_of(tmp_path)
+    scores = rows_in(files)[0]["scores"]
+    assert [scores["exact_match"], scores["support_density"]] == [right, right]
+    (query,) = map(json.loads, files[QUERIES].splitlines())
+    assert query["scores"]["mrr"] == right
+    assert json.loads(files["report.json"])["generation"]["words_version"] == number

@@ -1,14 +1,17 @@
 """Articles and stopwords by language, in normalised form (without punctuation).
 
-The lists are part of the metrics' definitions. Increase ``WORDS_VERSION`` with every change, so
-that reports record which lists they used.
+The lists are part of the metrics' definitions, as are the rules by which ``text`` cuts texts into
+words. Increase ``WORDS_VERSION`` with every change of either, so that reports record which they
+used.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-WORDS_VERSION: Final = 1
+WORDS_VERSION: Final = 2
+FIRST_WORDS: Final = 1
+"""The version of replays under ``dedup.tables`` 1. Its rules compare texts as they were written."""
 
 
 def _words(text: str) -> frozenset[str]:

@@ -179,6 +179,7 @@ class Generation:
         *,
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
         dimensions: Sequence[str] | None = None,
+        words_version: int = WORDS_VERSION,
     ) -> Block | None:
         """The block; None without rows.
 
@@ -186,6 +187,7 @@ class Generation:
             intervals: How to compute intervals, by resampling conversations. None: no bounds.
             dimensions: The dimensions to split by. None: each with 2 to ``MOST_STRATA`` values, the
                 language first.
+            words_version: The version of the rules for words by which the rows were computed.
 
         Raises:
             UnknownDimension: No turn has that dimension.
@@ -202,7 +204,7 @@ class Generation:
             "turns_with_empty_answer": self._counts["empty_answer"],
             "turns_without_reference": self._counts["without_reference"],
             "turns_without_text": self._counts["without_text"],
-            "words_version": WORDS_VERSION,
+            "words_version": words_version,
             "languages": dict(sorted(self._languages.items())),
             "metrics": estimates.over_all(columns),
             "strata": {name: estimates.of_strata(name, columns) for name in split},

@@ -80,12 +80,14 @@ class RecordedTexts:
     def __init__(self, recorded: Recorded, results: Sequence[tuple[Search, int]]) -> None:
         self._recorded, self._results = recorded, results
 
-    def tokens_among(self, wanted: Iterable[str], language: str) -> tuple[set[str], int]:
+    def tokens_among(
+        self, wanted: Iterable[str], language: str, version: int
+    ) -> tuple[set[str], int]:
         """See ``text.tokens_among``."""
         articles = articles_of(language)
         sought = frozenset(wanted) - articles
-        among = compiled.words_in_results(self._events(), sought, articles)
-        return tokens_among(self.texts(), sought, language) if among is None else among
+        among = compiled.words_in_results(self._events(), sought, articles, version)
+        return tokens_among(self.texts(), sought, language, version) if among is None else among
 
     def _events(self) -> list[tuple[bytes, list[tuple[int, int]]]]:
         """The events that have results; of each result its search's place, and its own."""

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from stream_metrics.core.dedup.tables import published
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.window import window_specs
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
@@ -22,6 +23,7 @@ from stream_metrics.lab.evaluation.generation import Generation
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.evaluation.submit import Submit, deferred
 from stream_metrics.lab.evaluation.summaries import Conversations, Queries, RowSummaries
+from stream_metrics.lab.replay.answers import words_version
 from stream_metrics.lab.replay.merge_pieces import (
     BadRows,
     Bucket,
@@ -95,6 +97,12 @@ class ReplayScope:
             window_specs(self.windows, metrics.get("series_windows")),
             self.now_us,
         )
+
+    @property
+    def words_version(self) -> int:
+        """The version of the rules for words."""
+        number = self.config["dedup"]["tables"]
+        return words_version(published()[number or 1])  # None: written when there were no others
 
     @property
     def scoring(self) -> Scoring:
@@ -192,7 +200,9 @@ def write_turns(
     found = Generation()
     rows = write_lines(out / TURNS, scored_turns(lines, found))
     split = _available(stratify, found.dimensions)
-    content = found.block(intervals=part.scoring.intervals, dimensions=split)
+    content = found.block(
+        intervals=part.scoring.intervals, dimensions=split, words_version=part.words_version
+    )
     return WrittenBlock(content, found.dimensions, rows)
 
 
@@ -346,6 +356,8 @@ def _read(directory: Path) -> tuple[ReplayScope, Outcome, dict[str, int]]:
         lines = {name: int(content["lines"][name]) for name in COUNTED}
         if not part.options.windows:
             raise ValueError("it names no windows")
+        if content["config"]["dedup"]["tables"] not in (None, *published()):
+            raise ValueError("its dedup.tables are of a newer release")
         if not part.scoring.metrics:
             raise ValueError("it names no ranked metrics")
     except FileNotFoundError:

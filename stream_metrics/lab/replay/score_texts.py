@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 from stream_metrics.core.engine.row import canonical_line
@@ -12,7 +13,7 @@ from stream_metrics.lab.evaluation.predicate import load_predicate
 from stream_metrics.lab.evaluation.recorded_searches import Scoring, score_searches
 from stream_metrics.lab.evaluation.semantic import models_of
 from stream_metrics.lab.metrics.generation import AnsweredTurn
-from stream_metrics.lab.replay.answers import answered_turns
+from stream_metrics.lab.replay.answers import answered_turns, words_version
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import ReplayOptions
 from stream_metrics.lab.replay.reread import RereadableRecords, recorded_of
@@ -42,7 +43,10 @@ def scored_lines(
     ``options.scoring``, searches have no rows; without ``options.answers``, answers. With a
     predicate, all searches are reread that nothing else judges.
     """
+    version = words_version(options.config.rules.tables)
     scoring = options.scoring
+    if scoring is not None:
+        scoring = replace(scoring, relevance=replace(scoring.relevance, words_version=version))
     answered = engine.answered if options.answers else set[str]()
     whole = scoring is not None and scoring.predicate is not None
     if scoring is not None and scoring.predicate is not None:
@@ -63,7 +67,7 @@ def scored_lines(
                 joined=options.config.rules.tables.joined_grades,
             )
         if recorded is not None and name in answered:
-            turns += answered_turns(conversation, recorded, options.turn_scope)
+            turns += answered_turns(conversation, recorded, options.turn_scope, version)
         if len(searches) >= BATCH_SEARCHES:
             yield from _of_searches(searches, scoring, figures)
             searches = []
