@@ -11,6 +11,9 @@ use crate::resampling::doubles;
 /// Up to here every integer is exact as a double, so that different integers stay different.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
+/// `SMALLEST_GRADE` in `stream_metrics.core.metrics.ranking.checks`.
+const SMALLEST_GRADE: f64 = 1e-290;
+
 /// The columns of a batch as doubles: rankings, then ground truths.
 #[derive(Default)]
 struct Columns {
@@ -89,9 +92,10 @@ fn text<'a, 'py>(id: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyString>> 
     id.downcast_exact::<PyString>().ok()
 }
 
-/// A grade; None also if it is not finite, which Python refuses.
+/// A grade; None also for one that Python refuses: not finite, or too near to 0.
 fn grade(value: &Bound<'_, PyAny>) -> Option<f64> {
-    number(value).filter(|grade| grade.is_finite())
+    number(value)
+        .filter(|grade| *grade == 0.0 || (grade.is_finite() && grade.abs() >= SMALLEST_GRADE))
 }
 
 fn score(value: &Bound<'_, PyAny>, single: bool) -> Option<f64> {

@@ -30,7 +30,7 @@ class EvaluationSettings(SettingsTable):
     `code`, `ontology`."""
     graded_relevance: bool = True
     """Whether NDCG uses grades as gains; if false, a document is either relevant or not."""
-    rel: float = Field(1.0, gt=0)
+    rel: float = Field(1.0, gt=0, allow_inf_nan=False)
     """The smallest grade that makes a document of the qrels relevant, unless a metric has its own
     threshold."""
     token_overlap: float = Field(0.3, gt=0, le=1)

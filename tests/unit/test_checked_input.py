@@ -55,7 +55,7 @@ NO_NUMBERS: list[tuple[Any, str]] = [
     (np.float32("nan"), "is not a number"),
     (Decimal("nan"), "is not a number"),
 ]
-TOO_LARGE: list[Any] = [INF, -INF, 2**1100, np.float64("inf"), Decimal("inf")]
+OUT_OF_RANGE: list[Any] = [INF, -INF, 2**1100, np.float64("inf"), Decimal("inf"), 5e-324]
 NUMBERS: list[Any] = [2, 2.0, np.int8(2), np.float32(2), np.float64(2), Fraction(4, 2), Decimal(2)]
 
 
@@ -79,7 +79,7 @@ def test_a_grade_is_a_finite_number(function: str) -> None:
     for grade, message in NO_NUMBERS:
         with pytest.raises(ValueError, match=f"the grade of document 'a' {message}"):
             WITH_GRADE[function](grade)
-    for grade in TOO_LARGE:
+    for grade in OUT_OF_RANGE:
         with pytest.raises(ValueError, match="the grade of document 'a' is not finite"):
             WITH_GRADE[function](grade)
 
@@ -260,6 +260,7 @@ def test_a_grade_too_large_for_a_gain_is_refused(metric: str, grade: float, mess
     [
         ("ndcg(gains=exponential)", 1000.0, 0.6309297535714574),
         ("ndcg", 2.0**53, 0.6309297535714575),
+        ("ndcg(judged_only=true)", 2.0**53, 0.6309297535714575),
         ("q_measure", 2.0**53, 0.5),
         ("q_measure(beta=1e15)", 2.0**53, 0.5),
         ("err(max_grade=1000)", 1000.0, 0.5),
@@ -273,6 +274,16 @@ def test_the_largest_grades_score_as_defined(metric: str, grade: float, expected
     found = score([judge_ids(["b", "a"], {"a": grade, "b": 1.0})], [parse(metric)])
 
     assert found.values[0, 0] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("grade", [1e-290, 1e-200, 1e-17, 1e-9, 1e-4, 0.01])
+@pytest.mark.parametrize("metric", ["ndcg(gains=exponential)", "ndcg", "q_measure"])
+def test_small_grades_score_as_defined(metric: str, grade: float) -> None:
+    """The second of two documents is the only relevant one, however small its grade is."""
+    found = score([judge_ids(["x", "a"], {"a": grade})], [parse(metric)]).values[0, 0]
+
+    expected = (1 + grade) / (2 + grade) if metric == "q_measure" else 0.6309297535714575
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("grade", [NAN, INF])

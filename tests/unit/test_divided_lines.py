@@ -104,17 +104,14 @@ def test_an_id_with_a_blank_is_never_cut(
         ("q1\tQ0\t\t2\t7.1\tbm25", "the document between the tabs is empty"),
         ("\tQ0\td\t2\t7.1\tbm25", "the query between the tabs is empty"),
         ("q1 Q0 d 1 1e999 bm25", "the score '1e999' is beyond the range of doubles"),
-        ("q Q0 a 1 2.5 m\rq Q0 b 2 1.5 m", "rank and score may be '1 2.5' or '2 1.5'"),
-        ("q Q0 a 1 2.5\rq", "rank"),
+        ("q1 Q0 d 1 1e-999 bm25", "the score '1e-999' is too near to 0"),
+        ("q Q0 a 1 2.5 m\rq Q0 b 2 1.5 m", "rank and score may be '1 2.5' or '2 1.5'; end lines"),
     ],
 )
 def test_shifted_fields_of_a_run_are_refused(
     written: Callable[[str], Path], line: str, message: str
 ) -> None:
     """Ignored fields are checked, because they show that others stand in the wrong place."""
-    if line == "q Q0 a 1 2.5\rq":  # a name by itself, as in trec_eval
-        assert read_run(written(line)) == {"q": ["a"]}
-        return
     with pytest.raises(InputError) as refusal:
         read_run(written(f"q Q0 first 1 9.5 bm25\n{line}\n"))
 
@@ -171,6 +168,13 @@ def test_shifted_fields_of_qrels_are_refused(
 def test_the_second_field_of_qrels_is_ignored(written: Callable[[str], Path], second: str) -> None:
     """Rounds of an evaluation stand there, for example."""
     assert qrels_of(written(f"q {second} d 1\n")) == {"q": {"d": 1.0}}
+
+
+def test_whole_numbers_are_compared_exactly(written: Callable[[str], Path]) -> None:
+    """Doubles would make a tie of scores beyond 2^53 that differ by 1."""
+    content = "q Q0 b 2 9007199254740992 m\nq Q0 a 1 9007199254740993 m\nq Q0 c 3 9e15 m\n"
+
+    assert read_run(written(content)) == {"q": ["a", "b", "c"]}
 
 
 def test_quotes_are_signs_like_others(written: Callable[[str], Path]) -> None:
@@ -293,6 +297,13 @@ def test_a_grade_too_large_for_a_gain_is_located(
         with pytest.raises(InputError, match=r"file, line 2: ") as refusal:
             read_truth(written(content), limit=limit)
         assert f"{metric}: {message}" in str(refusal.value)
+
+
+@pytest.mark.parametrize("grade", ["5e-324", "-1e-300", "1e-999"])
+def test_a_grade_too_near_to_zero_is_located(written: Callable[[str], Path], grade: str) -> None:
+    """Its discounted gain would be rounded to another one."""
+    with pytest.raises(InputError, match=f"line 2: the grade '{grade}' is too near to 0"):
+        read_truth(written(f"q 0 a 1\nq 0 b {grade}\n"))
 
 
 def test_binary_metrics_take_any_finite_grade(written: Callable[[str], Path]) -> None:

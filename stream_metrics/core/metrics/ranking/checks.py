@@ -7,13 +7,17 @@ and ids may be of any type, but of one only: 1 and "1" would never match. Everyt
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from math import inf, isfinite
+from math import inf
 from numbers import Integral, Number, Real
 from typing import Any, Final
 
 import numpy as np
+
+SMALLEST_GRADE: Final = 1e-290
+"""The smallest grade above 0: discounts of gains below it would be rounded."""
 
 _TEXT: Final = frozenset({str})
 _PLAIN: Final = frozenset({float, int})
@@ -86,7 +90,7 @@ def checked_grades(grades: Mapping[Any, Any]) -> Mapping[Any, float]:
             f"judgements are a dictionary of grades by document id, not {_shown(grades)}"
         )
     values = grades.values()
-    if set(map(type, values)) <= _PLAIN and all(map(_is_finite, values)):
+    if set(map(type, values)) <= _PLAIN and all(map(_fits, values)):
         return grades
     return {
         document: number(grade, f"the grade of document {document!r}")
@@ -127,8 +131,8 @@ def number(value: Any, what: str, *, finite: bool = True) -> float:
         raise ValueError(f"{what} is {_shown(value)}; {remedy}")
     if found != found:
         raise ValueError(f"{what} is not a number")
-    if finite and not _is_finite(found):
-        raise ValueError(f"{what} is not finite, or too large")
+    if finite and not _fits(found):
+        raise ValueError(f"{what} is not finite, too large or too near to 0")
     return found
 
 
@@ -138,11 +142,9 @@ def check_rel(rel: float) -> None:
         raise ValueError(f"rel is {_shown(rel)}; the lowest relevant grade is a number above 0")
 
 
-def _is_finite(value: float) -> bool:
-    try:
-        return isfinite(value)
-    except OverflowError:  # a whole number beyond the range of doubles
-        return False
+def _fits(value: float) -> bool:
+    """Whether gains can be computed from a grade in doubles."""
+    return not value or SMALLEST_GRADE <= abs(value) <= sys.float_info.max
 
 
 def _shown(value: object) -> str:

@@ -230,7 +230,7 @@ def _printed(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{int(value)}" if value == int(value) else repr(value)
+        return f"{int(value)}" if value == int(value) and abs(value) < 1e16 else repr(value)
     return str(value)
 
 

@@ -8,7 +8,7 @@ bit in any batch.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import inf, log2
+from math import inf, log, log2
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from stream_metrics.core.metrics.ranking.names import MAX_GRADE, RankedMetric
 
 LARGEST_EXPONENT: Final = 1_000.0
 """The largest grade of a gain that doubles with each grade: a million of them still add up."""
+SMALL_EXPONENT: Final = 2.0**-10
 LARGEST_GAIN: Final = 2.0**53
 """The largest grade that is a gain itself: up to here, different whole numbers stay different."""
 
@@ -214,7 +215,11 @@ def _gains(batch: Rankings, metric: RankedMetric, grades: Floats) -> Floats:
     """The gains of grades; by default binary where grades are not used as gains."""
     kind = metric.option("gains")
     if kind == "exponential":
-        return np.exp2(grades) - 1.0
+        gains = np.exp2(grades) - 1.0
+        small = (grades > 0) & (grades < SMALL_EXPONENT)
+        if small.any():  # where the difference would cancel
+            gains[small] = np.expm1(grades[small] * log(2.0))
+        return gains
     if kind == "linear":
         return grades
     binary = (grades >= batch.thresholds(metric.rel)[:, None]).astype(np.float64)

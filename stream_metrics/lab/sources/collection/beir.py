@@ -23,7 +23,7 @@ from stream_metrics.lab.sources.collection.lines import (
     bare_name,
     place,
     read_objects,
-    read_raw_lines,
+    read_texts,
 )
 from stream_metrics.lab.sources.collection.trec import grade_of
 from stream_metrics.lab.sources.unchanged import InputError
@@ -152,8 +152,7 @@ def _rows(
 ) -> Iterator[tuple[Line, list[str]]]:
     """The rows that are not blank, without blanks around fields, each with its first line."""
     passed = Passed()
-    texts = (line.text for line in read_raw_lines(path, progress))
-    rows = csv.reader(texts, delimiter="\t", strict=True)
+    rows = csv.reader(read_texts(path, progress), delimiter="\t", strict=True)
     start = 1
     try:
         for row in rows:

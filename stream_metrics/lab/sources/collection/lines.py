@@ -32,6 +32,8 @@ BLANKS: Final = " \t\n\r\v\f"
 """White space, as other programs that read such files know it: that of ASCII. All other characters,
 such as a no-break space, are part of an id."""
 _COMMENT: Final = "#"
+_UNUSUAL: Final = BLANKS + _COMMENT
+"""How a line may begin that is passed over."""
 
 
 class Line(NamedTuple):
@@ -60,18 +62,21 @@ def read_lines(
         InputError: The file is missing, truncated, or not UTF-8.
     """
     passed = Passed()
-    for line in read_raw_lines(path, progress):
-        text = line.text.strip(BLANKS)
-        if not text:
-            passed.blank += 1
-        elif comments and text.startswith(_COMMENT):
-            passed.add_comment(line.number)
-        else:
-            yield Line(line.number, line.text.rstrip("\r\n"))
+    for number, line in enumerate(read_texts(path, progress), 1):
+        text = line.rstrip("\r\n")
+        if not text or text[0] in _UNUSUAL:
+            begin = text.lstrip(BLANKS)[:1]
+            if not begin:
+                passed.blank += 1
+                continue
+            if comments and begin == _COMMENT:
+                passed.add_comment(number)
+                continue
+        yield Line(number, text)
     passed.tell(path, say)
 
 
-def read_raw_lines(path: Path, progress: Progress | None = None) -> Iterator[Line]:
+def read_texts(path: Path, progress: Progress | None = None) -> Iterator[str]:
     """All lines of a file with their ends, without byte order marks.
 
     Raises:
@@ -86,7 +91,7 @@ def read_raw_lines(path: Path, progress: Progress | None = None) -> Iterator[Lin
                     progress(number - told)
                     told = number
                 # Files that were joined have a byte order mark in the middle.
-                yield Line(number, data.removeprefix(BOM_UTF8).decode())
+                yield data.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, line {number:,}: not UTF-8 ({error.reason})") from error
     if progress is not None:

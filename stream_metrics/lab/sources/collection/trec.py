@@ -17,9 +17,10 @@ import re
 from collections.abc import Iterator
 from math import isinf, isnan
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from stream_metrics.core.metrics.numerals import read_number
+from stream_metrics.core.metrics.ranking.checks import SMALLEST_GRADE
 from stream_metrics.core.metrics.ranking.names import NO_LIMIT, GradeLimit
 from stream_metrics.core.metrics.ranking.relevance import order_by_score
 from stream_metrics.lab.evaluation.collection import Collection
@@ -37,18 +38,13 @@ RUN: Final = ("query", "Q0", "document", "rank", "score", "run")
 QRELS: Final = ("query", "iteration", "document", "grade")
 
 _BLANKS: Final = re.compile(f"[{BLANKS}]+")
+_NOT_ZERO: Final = re.compile(r"[^eE]*[1-9]")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _SECOND: Final = ("Q0", "q0", "0")
+EXACT: Final = 2.0**53
+"""Up to here, every whole number is a double."""
 _OF_NUMBERS: Final = "+-.0123456789iInN"
 """Characters with which numbers begin, infinities and NaN included."""
-
-
-class _Fields(NamedTuple):
-    """The fields of a line; ``tabs``: it has exactly as many tabs as it needs."""
-
-    line: Line
-    fields: list[str]
-    tabs: bool
 
 
 def read_run(
@@ -73,16 +69,17 @@ def read_run(
     scores: dict[str, dict[str, float]] = {}
     documents: dict[str, str] = {}
     first: str | None = None
-    for found in _divided(path, RUN, progress, say):
-        line, (query, _, document, rank, score, *name), tabs = found
-        if not is_whole(rank):
+    for line, fields, tabs in _divided(path, RUN, progress, say):
+        query, _, document, rank, score = fields[:5]
+        if not (rank.isdecimal() and rank.isascii()) and not is_whole(rank):
             raise InputError(
-                f"{place(path, line)}: the rank {rank!r} is not a whole number; {_remedy(RUN)}"
+                f"{place(path, line)}: the rank {rank!r} is not a whole number; "
+                f"{_remedy(line, RUN)}"
             )
         if first is None:
-            first = name[0]
-        if not tabs and (len(name) > 1 or name[0][0] in _OF_NUMBERS):
-            _check_name(path, found, first)
+            first = fields[5]
+        if not tabs and (len(fields) > len(RUN) or fields[5][0] in _OF_NUMBERS):
+            _check_name(path, line, fields, first)
         of_query = scores.setdefault(query, {})
         if document in of_query:
             raise InputError(
@@ -144,10 +141,11 @@ def _divided(
     say: Say | None,
     *,
     subtopics: bool = False,
-) -> Iterator[_Fields]:
+) -> Iterator[tuple[Line, list[str], bool]]:
     """The lines of a file, each with at least as many fields as there are names.
 
-    The query, the document and, if blanks divide the line, the second field are checked.
+    Also whether tabs alone divide the line. The query, the document and, if blanks divide it, the
+    second field are checked.
     """
     for line in read_lines(path, progress, say, comments=True):
         text = line.text
@@ -168,31 +166,32 @@ def _divided(
             hint = "" if names is RUN else " (if it is a subtopic, give --subtopic-qrels)"
             raise InputError(
                 f"{place(path, line)}: the second field is {second!r}, but Q0 or a number in TREC "
-                f"files{hint}; {_remedy(names)}"
+                f"files{hint}; {_remedy(line, names)}"
             )
-        yield _Fields(line, fields, tabs)
+        yield line, fields, tabs
 
 
 def _other_fields(path: Path, line: Line, names: tuple[str, ...], fields: list[str]) -> str:
     kind = "run" if names is RUN else "qrels"
-    ends = "; end lines with a line feed" if "\r" in line.text else ""
+    remedy = f"; {_remedy(line, names)}" if len(fields) > len(names) else ""
     return (
         f"{place(path, line)}: a line of a TREC {kind} has {len(names)} fields "
-        f"({' '.join(names)}), this one has {len(fields)}{ends}; {_remedy(names)}"
+        f"({' '.join(names)}), this one has {len(fields)}{remedy}"
     )
 
 
-def _remedy(names: tuple[str, ...]) -> str:
+def _remedy(line: Line, names: tuple[str, ...]) -> str:
+    if "\r" in line.text:
+        return "end lines with a line feed, not with a carriage return alone"
     return f"if an id has a blank, divide the {len(names)} fields by tabs"
 
 
-def _check_name(path: Path, found: _Fields, first: str) -> None:
+def _check_name(path: Path, line: Line, fields: list[str], first: str) -> None:
     """Refuse a line whose rank and score may also be the next two fields or later ones.
 
     Blanks in an id shift them there. A run whose name is a whole number, the same in each line, is
     accepted: its scores may be whole numbers.
     """
-    line, fields, _ = found
     for at in range(4, len(fields) - 1):
         if is_whole(fields[at]) and _is_number(fields[at + 1]):
             plain = len(fields) == len(RUN) and is_whole(fields[5]) and fields[5] == first
@@ -200,7 +199,7 @@ def _check_name(path: Path, found: _Fields, first: str) -> None:
                 return
             raise InputError(
                 f"{place(path, line)}: rank and score may be {' '.join(fields[3:5])!r} or "
-                f"{' '.join(fields[at : at + 2])!r}; {_remedy(RUN)}"
+                f"{' '.join(fields[at : at + 2])!r}; {_remedy(line, RUN)}"
             )
 
 
@@ -210,7 +209,7 @@ def is_whole(text: str) -> bool:
     >>> is_whole("12"), is_whole("-1"), is_whole("1.0"), is_whole("1.5"), is_whole("\u0661")
     (True, True, True, False, False)
     """
-    return (text.isascii() and text.isdecimal()) or _WHOLE.fullmatch(text) is not None
+    return _WHOLE.fullmatch(text) is not None
 
 
 def _is_number(text: str) -> bool:
@@ -226,16 +225,21 @@ def grade_of(path: Path, line: Line, name: str, text: str, limit: GradeLimit) ->
     grade = _number(path, line, name, text)
     if isinf(grade):
         raise InputError(f"{place(path, line)}: the {name} {text!r} is not finite")
+    if grade and abs(grade) < SMALLEST_GRADE:
+        raise InputError(f"{place(path, line)}: the {name} {text!r} is too near to 0 for a double")
     if grade > limit.largest:
         raise InputError(f"{place(path, line)}: {limit.refusal(grade)}")
     return grade
 
 
 def _score(path: Path, line: Line, text: str) -> float:
+    """A score as a double, or as a whole number where doubles would round it."""
     score = _number(path, line, "score", text)
+    if -EXACT < score < EXACT:
+        return score
     if isinf(score) and "inf" not in text.lower():
         raise InputError(f"{place(path, line)}: the score {text!r} is beyond the range of doubles")
-    return score
+    return int(text) if text.lstrip("+-").isdecimal() else score
 
 
 def _number(path: Path, line: Line, name: str, text: str) -> float:
@@ -245,4 +249,6 @@ def _number(path: Path, line: Line, name: str, text: str) -> float:
         value = float("nan")
     if isnan(value):
         raise InputError(f"{place(path, line)}: the {name} {text!r} is not a number")
+    if not value and _NOT_ZERO.match(text):
+        raise InputError(f"{place(path, line)}: the {name} {text!r} is too near to 0 for a double")
     return value
