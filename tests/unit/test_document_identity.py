@@ -319,6 +319,23 @@ def test_a_chunk_that_is_unique_keeps_its_id(chunk: Found, id: str | None) -> No
     assert document.id == id
 
 
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("[\"Document(id=a, content: 'x...', meta: {}, score: 0.5)\"]", "id"),
+        ("[\"<NodeWithScore(node=TextNode(id_='a', text='x'), score=0.5)>\"]", "id"),
+        ('[{"node": {"id_": "a", "text": "x", "metadata": {"doc_id": "b"}}}]', "id_"),
+        ('[{"text": "x", "metadata": {"doc_id": "a", "id": "b"}}]', "metadata.id"),
+        ('[{"text": "x", "metadata": {"doc_id": "a"}}]', "metadata.doc_id"),
+        ('[{"text": "x", "doc_id": "a"}]', "doc_id"),
+    ],
+)
+def test_each_id_has_the_name_under_which_it_was_recorded(value: str, name: str) -> None:
+    [document] = documents_in_value(json.loads(value))  # type: ignore[misc]
+
+    assert document.id_name == name
+
+
 @pytest.mark.parametrize("texts", [(passage(0), passage(1)), ("Contents", "Contents")])
 def test_an_own_id_that_is_unique_in_its_file_only_counts_together_with_it(
     texts: tuple[str, str],

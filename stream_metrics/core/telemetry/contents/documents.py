@@ -575,14 +575,14 @@ def _from_repr(value: str) -> Document | None:
     """A document as a framework's ``repr`` writes it; texts in these are cut off and ignored."""
     value = value.strip()
     if match := _NODE.match(value):
-        return Document(id=match["id"], score=_number(match["score"]))
+        return Document(id=match["id"], score=_number(match["score"]), id_name="id")
     if not value.startswith("Document("):
         return None
     inner = parse_value(value)
     if isinstance(inner, dict):
         return _document(inner)
     if match := _HAYSTACK.match(value):
-        return Document(id=match["id"].strip(), score=_number(match["score"]))
+        return Document(id=match["id"].strip(), score=_number(match["score"]), id_name="id")
     return None
 
 
