@@ -5,8 +5,8 @@ Python is the reference: it is complete and runs where nothing is compiled. The 
 one way: a helper returns the result of the corresponding Python function, or None where that
 function has to compute it::
 
-    found = compiled.words_among(texts, sought, articles)
-    return plain_tokens_among(texts, sought, articles) if found is None else found
+    found = compiled.words_among(texts, sought, articles, version)
+    return plain_tokens_among(texts, sought, articles, version) if found is None else found
 
 Without the kernel every helper returns None. The environment variable ``STREAM_METRICS_KERNEL``
 says whether to use it: ``auto`` (the default) if it is installed, ``python`` never. ``tests/twins``
