@@ -60,7 +60,8 @@ document. From `dedup.tables` 2 on, in live figures and replays:
   out. If that is so of all results of a turn, its searches without a result are left out, too.
   Labels do not stand in. A search with some ids has figures. A result without one is not judged
   there, like a document that `relevant` does not name: see `judged@k`, and leave such results out
-  with `judged_only`. [Replays](../guides/replay.md#score-searches) count both.
+  with `judged_only`. [Replays](../guides/replay.md#score-searches) count both. A worker counts
+  turns without any id in `streammetrics_ground_truths_without_ids_total`.
 - Ids are compared as they were written, those of UUIDs too.
 
 `dedup.tables` 1 compares the `doc_id` of each result by itself, and scores results without one as

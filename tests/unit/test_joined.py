@@ -246,6 +246,25 @@ def test_a_turn_without_ids_has_no_ranked_figures(results: list[dict[str, Any]])
     assert fed.until() is None
 
 
+@pytest.mark.parametrize(("order", "times"), [("01", 1), ("10", 1), ("0101", 2), ("1000", 1)])
+def test_a_ground_truth_without_ids_to_compare_is_counted(order: str, times: int) -> None:
+    """When it arrives, or else the first results do; a later one counts again."""
+    fed = Asked()
+    for n, kind in enumerate(order):
+        later = fed.relevant({"a": 4}) if kind == "1" else fed.found(f"s{n}", PAGE, iteration=n + 1)
+        fed.take(later)
+
+    assert fed.seen.counts["ground_truths_without_ids"] == times
+
+
+def test_a_ground_truth_with_ids_to_compare_is_not_counted() -> None:
+    """Nor is one that names nothing."""
+    assert (
+        "ground_truths_without_ids" not in +asked({"a": 4}, [PAGE], [{"doc_id": "b"}]).seen.counts
+    )
+    assert "ground_truths_without_ids" not in +asked({}, [PAGE]).seen.counts
+
+
 def test_a_search_without_ids_has_no_ranked_figures() -> None:
     """Others of the turn have theirs, and a search that found nothing scores 0."""
     fed = asked({"a": 4}, [PAGE], [{"doc_id": "a"}], [])

@@ -79,7 +79,7 @@ class Derivation:
             turn.index = self._dedup.index()
         searching: list[WinningEvent] = []
         labelling: list[WinningEvent] = []
-        ended = plan.anew
+        ended, had_results = plan.anew, bool(turn.result_searches)
         for event in plan.events:
             if event.kind == _SEARCH_ITERATION:
                 searching.append(event)
@@ -113,6 +113,9 @@ class Derivation:
             if qrels != turn.qrels:
                 turn.qrels = qrels
                 self._changes.turns.add(turn.number)
+            if self._joined and turn.relevant and not (had_results and (plan.anew or not ended)):
+                without = bool(turn.result_searches) and not units_of(turn).any_named
+                self._observed.counts["ground_truths_without_ids"] += without
 
     def _apply_end(self, turn: Turn) -> None:
         event = turn.winners[END].get(WHOLE_TURN)

@@ -37,6 +37,10 @@ COUNTS: Final[dict[str, tuple[str, str]]] = {
         "routing_labels_unrouted",
         "Routing labels for searches without a route; they have no other effect.",
     ),
+    "ground_truths_without_ids": (
+        "ground_truths_without_ids",
+        "Ground truths that nothing can be compared with: no result of the turn has a doc_id.",
+    ),
     "labels_waiting": ("labels_waiting", "Labels that arrived before their result."),
     "labels_found": ("labels_found", "Early labels whose result then arrived."),
     "labels_revised": ("labels_revised", "Labels that replaced an earlier one."),
