@@ -142,15 +142,18 @@ def test_the_id_of_a_document_with_other_texts_in_other_searches_names_a_page() 
 
 
 def test_a_documents_own_id_holds_although_its_text_depends_on_the_query() -> None:
-    """Nothing shows that the id is not its own."""
-    one = turn_of([doc(passage(0), "kb-7")], [doc(passage(1), "kb-7")])
+    """Nothing shows that the id is not its own, unless it says that it is a chunk's number."""
+    one, other, numbered = (
+        turn_of([doc(passage(0), id)], [doc(passage(1), id)]) for id in ("kb-7", "p7", "chunk 7")
+    )
 
-    assert duplicates(one) == [0, 1]
-    assert one.turns[0].page_ids == ()
+    assert duplicates(one) == duplicates(other) == [0, 1]
+    assert one.turns[0].page_ids == other.turns[0].page_ids == ()
+    assert duplicates(numbered) == [0, 0]
 
 
 @pytest.mark.parametrize(
-    "other", [passage(0)[:60], f"{passage(0)[:20]}…", f"{passage(0)[:20]} ..."]
+    "other", [passage(0)[:60], passage(0)[:25], f"{passage(0)[:15]}…", f"{passage(0)[:15]} ..."]
 )
 def test_a_text_that_was_cut_off_is_no_other_text(other: str) -> None:
     one = turn_of([doc(passage(0), doc_id="leave")], [doc(other, doc_id="leave")])
@@ -165,10 +168,13 @@ def test_a_text_that_was_cut_off_is_no_other_text(other: str) -> None:
 
 
 def test_a_beginning_of_several_texts_is_a_text_of_its_own() -> None:
-    """It was not cut off one of them for certain; and a short one was hardly cut off."""
+    """It was not cut off one of them for certain. A short one was hardly cut off, nor a number."""
     header = "The employee handbook of Example Ltd. in its version of 2026"
 
-    whole = whole_texts([header, f"{header}: leave", f"{header}: travel", "item 1", "item 10"])
+    whole = whole_texts(
+        [header, f"{header}: leave", f"{header}: travel", "item", "items"]
+        + [f"{header}, part {number}" for number in (1, 10)]
+    )
 
     assert len(header) >= LONG_TEXT
     assert all(form == text for text, form in whole.items())
@@ -260,6 +266,26 @@ def test_a_reranked_chunk_has_the_earlier_rank_of_its_own_text() -> None:
 
     [search] = one.turns[0].searches
     assert [result.baseline_rank for result in search.results] == [3, None, 1]
+
+
+def test_texts_that_a_compressor_cut_for_the_query_show_no_page() -> None:
+    """What it was given shows that the id has one text."""
+    spans = [agent()]
+    for at, (first, last) in enumerate([(0, 40), (30, 70)]):
+        kept = {"id": "kb-7", "content": passage(0)[first:last], "metadata": '{"chunk_index": 1}'}
+        given = {"id": "kb-7", "content": passage(0)}
+        attributes = {
+            f"reranker.{name}_documents.0.document.{key}": value
+            for name, document in (("input", given), ("output", kept))
+            for key, value in document.items()
+        }
+        spans += [
+            retriever(f"s{at}", 1 + 10 * at, [given]),
+            of_kind("RERANKER", f"r{at}", "agent", 3 + 10 * at, attributes=attributes),
+            model(f"m{at}", "agent", 5 + 10 * at),
+        ]
+
+    assert duplicates(interpreted(*spans)) == [0, 1]
 
 
 @pytest.mark.parametrize(

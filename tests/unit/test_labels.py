@@ -355,6 +355,21 @@ def test_a_score_that_names_a_page_is_ambiguous_if_a_search_returned_several_par
     assert given(spans, about("s", document=texts[1])) == ({"s/2": 4}, [])
 
 
+def test_a_label_on_a_nested_span_goes_to_the_part_of_the_page_with_the_same_text() -> None:
+    """Without a text it may be any of them."""
+    texts = [f"Section {number} says something of its own, and at some length." for number in "ab"]
+    found = json.dumps([{"id": "leave", "text": text} for text in texts])
+    spans = [agent(), tool("t", "agent", 1, 9, output=found)]
+    named = {"retrieval.documents.0.document.id": "leave"}
+    with_text = named | {"retrieval.documents.0.document.content": texts[1]}
+
+    def inner(attributes: dict[str, str]) -> Span:
+        return of_kind("RETRIEVER", "s", "t", 2, 3, attributes=attributes)
+
+    assert given([*spans, inner(with_text)], about("s", position=0)) == ({"t/2": 4}, [])
+    assert given([*spans, inner(named)], about("s", position=0)) == ({}, ["label_ambiguous"])
+
+
 def test_a_score_may_name_a_chunk_without_its_document() -> None:
     """If two documents have such a chunk, the score has to say which."""
     one, two = ({"chunk_id": "c0", "doc_id": name, "text": name} for name in ("leave", "travel"))

@@ -113,9 +113,12 @@ class _DocumentLookup:
     def alike(self, document: Document, place: int, count: int) -> int:
         """The position of a document that another span had at ``place`` of ``count``."""
         self._known = self._known or DocumentIndex(self.each)
-        position = self._known.position(document)
+        position = self._known.certain_position(document)
         if position is not None:
             return position
+        if self._known.position(document) is not None:
+            message = "the agent received several parts of the page whose id the document has"
+            raise _NoLabel("label_ambiguous", message)
         if len(self.each) == count and same_document(document, self.each[place]) is None:
             return place
         message = "the agent did not receive the document: a later step dropped it"

@@ -20,12 +20,14 @@ LONG_TEXT: Final = 50  # characters from which an equal text is evidence, as in 
 _OF_DOCUMENTS: Final = frozenset(
     ("doc_id", "metadata.doc_id", "metadata.id", "metadata.document.id")
 )
+_NUMBERED: Final = r"[\s_.:#-]?\d+([\s_.:-]\d+)?|\d+[-_:.]\d+"
 _LOCAL: Final = re.compile(
-    r"(chunk|c|part|p|page|passage|para|paragraph|section|sec|segment|seg|s|split|node|n|row|block)"
-    r"[\s_.:#-]?\d+([\s_.:-]\d+)?|\d+[-_:.]\d+",
+    rf"(chunk|part|page|passage|para|paragraph|section|segment|split|node){_NUMBERED}",
     re.IGNORECASE,
 )
+_LOCAL_CHUNK: Final = re.compile(rf"[a-z]{{0,4}}{_NUMBERED}", re.IGNORECASE)
 _ELLIPSIS: Final = ("…", "...")
+_SHORTEST_CUT: Final = 20  # characters from which the beginning of another text was cut off there
 
 
 def find_page_ids(lists: Iterable[Sequence[Document]]) -> frozenset[str]:
@@ -57,7 +59,8 @@ def _names_page(name: str, id: str, group: Sequence[tuple[int, Document]]) -> bo
     documents = [document for _, document in group]
     forms = set().union(*of_search.values())
     if not _is_one_text(forms):
-        of_document = is_of_documents(name) or _LOCAL.fullmatch(id) is not None
+        local = _LOCAL_CHUNK if name.endswith("chunk_id") else _LOCAL
+        of_document = is_of_documents(name) or local.fullmatch(id) is not None
         return of_document or are_elsewhere(documents) or _are_parts(documents)
     if any(document.text is None for document in documents):
         return _are_parts(documents)
@@ -96,8 +99,13 @@ def _is_one_text(forms: Iterable[str]) -> bool:
 
 def _begins(form: str, whole: str) -> bool:
     """Whether the text may be the other one, cut off."""
-    cut = form.endswith(_ELLIPSIS)
-    return (cut or len(form) >= LONG_TEXT) and whole.startswith(_beginning(form))
+    begins = whole.startswith(_beginning(form))
+    if not begins or form.endswith(_ELLIPSIS):
+        return begins
+    goes_on = whole[
+        len(form) - 1 : len(form) + 1
+    ].isdigit()  # "part 1" is no beginning of "part 10"
+    return len(form) >= _SHORTEST_CUT and not goes_on
 
 
 def _beginning(form: str) -> str:

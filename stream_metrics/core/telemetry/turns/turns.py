@@ -214,7 +214,9 @@ class TurnBuilder:
             case "id_and_text":
                 page_ids = frozenset(one.id_name for documents in lists for one in documents)
             case _:
-                page_ids = self._page_ids | find_page_ids(lists)
+                # A reranker may cut texts for the query.
+                whole = [one.documents for one in retrievals if one.reranked_from is None]
+                page_ids = self._page_ids | find_page_ids(whole)
         return DocumentIds(lists, self._text_limit, page_ids, self._named_ids)
 
     def _named_ids(self, document: Document) -> dict[str, str]:
