@@ -24,6 +24,7 @@ from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.foreign import HEAD_BYTES, foreign_bytes, with_form
 from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
@@ -97,9 +98,12 @@ def _read(file: str) -> bytes:
     if file == "-" and sys.stdin.isatty():
         typer.echo("Reading events from the terminal; Ctrl-D ends the input.", err=True)
     try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
+    if (form := foreign_bytes(data[:HEAD_BYTES])) is not None:
+        raise InputError(f"{file}: it looks like {form}")
+    return data
 
 
 def _check_events(
@@ -166,7 +170,7 @@ def check_event(value: bytes, limits: Limits, stamp_us: int | None) -> CheckedEv
     timestamp_ms = None if stamp_us is None else stamp_us // 1000
     found = decode(value, timestamp_ms=timestamp_ms, limits=limits)
     if isinstance(found, BadRecord):
-        return found
+        return with_form(found, value)
     return CheckedEvent("", found.conversation_id.encode(), value, found.occurred_us)
 
 

@@ -32,6 +32,7 @@ from stream_metrics.core.events.decode import (
     decode,
     latest_us,
 )
+from stream_metrics.core.events.foreign import with_form
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
 
@@ -131,7 +132,7 @@ class RecordDecoder:
             require_key=self._require_key,
         )
         if isinstance(event, BadRecord):
-            return event
+            return with_form(event, value)
         return digest_event(event, self._dedup, self._key_id, self._tables)
 
     def decode_fast(

@@ -41,6 +41,7 @@ TYPED: Final[dict[str, Callable[[bytes], Payload]]] = {
 """Decoders by event type."""
 
 UNBOUNDED_NUMBER: Final = "a number is too large for a double"
+NO_OBJECT: Final = "the JSON value is not an object"
 MISSING: Final = "Object missing required field"
 """How messages about a missing field begin, as msgspec's do; its name in backticks follows."""
 
@@ -213,7 +214,7 @@ def _decode_object(
     require_key: bool,
 ) -> Event | BadRecord:
     if type(obj) is not dict:
-        return BadRecord("invalid", "the JSON value is not an object")
+        return BadRecord("invalid", NO_OBJECT)
     kind = obj.get("type")
     if kind is None:
         return BadRecord("unknown_type", f"{MISSING} `type`, one of {', '.join(PAYLOADS)}")

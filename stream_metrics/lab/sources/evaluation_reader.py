@@ -8,11 +8,14 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from stream_metrics.core.events.foreign import HEAD_BYTES, foreign_file, foreign_form
 from stream_metrics.core.telemetry import Evaluation, Grading, Role, SpanMapping, UnusedScore
 from stream_metrics.core.telemetry.labels.evaluations import (
+    NO_SPAN,
     RESULT,
     evaluation_of_record,
     evaluation_of_row,
@@ -60,6 +63,8 @@ class EvaluationReader:
                 self._rows(((number, row) for number, row in read_rows(path)), name, time_us)
                 return
             data = sys.stdin.buffer.read() if path == "-" else read_bytes(Path(path))
+            if (form := foreign_file(data[:HEAD_BYTES])) is not None:
+                raise InputError(f"{name}: it looks like {form}")
             if is_framed(data[:4096]):
                 for number, payload in enumerate(frames(io.BytesIO(data)), 1):
                     self.payload(payload, f"{name}, payload {number}", time_us)
@@ -130,14 +135,13 @@ class EvaluationReader:
                     self.payload(value.text, place, time_us)
                     continue
                 content = json.loads(value.text)
-                held = content if isinstance(content, list) else None
+                held = [content] if isinstance(content, list) else []
                 if isinstance(content, dict):
-                    held = next(
-                        (content[at] for at in LISTS if isinstance(content.get(at), list)), None
-                    )
-                rows = enumerate(held, 1) if held is not None else [(None, content)]
-                for number, row in rows:
-                    self._row(row, place if number is None else f"{place}, row {number}", time_us)
+                    held = [content[at] for at in LISTS if isinstance(content.get(at), list)]
+                if not held:
+                    self._row(content, place, time_us)
+                for number, row in enumerate(chain.from_iterable(held), 1):
+                    self._row(row, f"{place}, row {number}", time_us)
         except InvalidJson as error:
             raise InputError(f"{name}:{error.line}: {error}") from error
 
@@ -152,7 +156,8 @@ class EvaluationReader:
         try:
             self.evaluations.append(evaluation_of_row(row, self.grading, origin, time_us))
         except ValueError as error:
-            self._refuse(origin, str(error))
+            form = foreign_form(row) if str(error).startswith(NO_SPAN) else None
+            self._refuse(origin, str(error) if form is None else f"it looks like {form}")
 
     def _refuse(self, origin: str, message: str) -> None:
         self.unused.append(UnusedScore(origin, "label_malformed", message))

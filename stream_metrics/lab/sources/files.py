@@ -24,6 +24,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
+from stream_metrics.core.events.foreign import foreign_file
 from stream_metrics.core.events.record import Record, bounded_timestamp
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.otlp.framing import (
@@ -184,7 +185,7 @@ def _is_plain(path: str, state: FileState) -> bool:
             check_signal(head)
     except (OSError, OtlpError, InputError):
         return False
-    return not is_framed(head) and not is_whole(head)
+    return not is_framed(head) and not is_whole(head) and foreign_file(head) is None
 
 
 def range_blocks(part: FileRange) -> Generator[tuple[int, bytes], None, None]:
@@ -253,10 +254,12 @@ class _Reading:
                 head = head.removeprefix(codecs.BOM_UTF8)
             check_signal(head)
             if is_framed(head) or is_whole(head):
-                for payload in frames(lines) if is_framed(head) else [whole(lines)]:
+                for payload in frames(lines) if is_framed(head) else whole(lines):
                     self.number += 1
                     yield None, payload
                 return
+            if (form := foreign_file(head)) is not None:
+                raise InputError(f"{self.path}: it is {form}")
             for at, line in self._lines(lines, start):
                 if not is_blank(line):
                     yield at, line

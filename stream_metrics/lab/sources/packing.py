@@ -39,10 +39,10 @@ def packing_of_name(path: str) -> str | None:
 
 
 def detect_packing(path: str, file: Any) -> str | None:
-    """The packing of an open file, by its extension or else by its first bytes."""
+    """The packing of an open file, by its first bytes or else by its extension."""
     first = file.peek(4)
     begins = (kind for head, kind in _BEGINNINGS.items() if first.startswith(head))
-    return packing_of_name(path) or next(begins, None)
+    return next(begins, None) or packing_of_name(path)
 
 
 def is_zstd(data: bytes) -> bool:

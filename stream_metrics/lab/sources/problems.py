@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from stream_metrics.core.events.canonical import decode_json
 from stream_metrics.core.events.decode import MISSING, BadRecord, Event, decode
 from stream_metrics.core.events.fields import MOST_NAMED, OTHER, UnknownField, without_unknown
+from stream_metrics.core.events.foreign import with_form
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
 
@@ -83,6 +84,7 @@ def find_problems(
         value, key=key, timestamp_ms=timestamp_ms, limits=limits, require_key=require_key
     )
     if isinstance(event, BadRecord):
+        event = with_form(event, value)
         sent = _sent_instead(value or b"", event.message)
         hint = f"; was it sent as `{sent}`?" if sent else ""
         return [Finding("bad_record", event.reason, event.message + hint)]

@@ -21,6 +21,8 @@ from stream_metrics.core.telemetry.spans import Span, text
 RESULT: Final = "gen_ai.evaluation.result"
 """The name of OpenTelemetry's event with the result of an evaluation."""
 
+NO_SPAN: Final = "it has no span_id"
+"""How the message about a row without a span begins."""
 _SPANS: Final = ("span_id", "context.span_id")
 _TRACES: Final = ("trace_id", "context.trace_id")
 _DOCUMENTS: Final = ("doc_id", "document_id", "document.id")
@@ -195,11 +197,14 @@ def evaluation_of_row(
     >>> found.span_id, found.position, found.score, found.time_us
     ('a1', 0, 1.0, 5)
     """
-    columns = {name: value for name, value in _flat(row) if value is not None and value != ""}
-    columns = {name.removeprefix("result."): value for name, value in columns.items()}
+    columns: dict[str, Any] = {}
+    for column, value in _flat(row):
+        name = column.removeprefix("result.")
+        if value is not None and value != "" and columns.setdefault(name, value) != value:
+            raise ValueError(f"it has two values of {name}, of which one is in `result`")
     span_id = attribute_text(columns, _SPANS)
     if span_id is None:
-        raise ValueError(f"it has no span_id; it has {', '.join(sorted(columns)) or 'nothing'}")
+        raise ValueError(f"{NO_SPAN}; it has {', '.join(sorted(columns)) or 'nothing'}")
     for name in (*_SCORES, *_POSITIONS, *_RANKS):
         given = columns.get(name)
         if not _missing(given) and type(given) is not bool and number(given) is None:

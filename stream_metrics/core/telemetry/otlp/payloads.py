@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import structs
+from msgspec.structs import astuple
 
 from stream_metrics.core.events.decode import BadRecord
+from stream_metrics.core.events.foreign import form_of
 from stream_metrics.core.events.record import DeadLetter, Origin, Record
+from stream_metrics.core.telemetry.otlp.json_keys import decode_checked, items_of, signal_of
 from stream_metrics.core.telemetry.otlp.protobuf import (
     protobuf_by_trace,
     spans_of_protobuf,
@@ -28,17 +33,17 @@ from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
 
 UNREADABLE: Final = "unreadable"
 
-ERROR_CODES: Final = (2, "STATUS_CODE_ERROR")
 KINDS: Final = {
     f"SPAN_KIND_{name}": number
     for number, name in enumerate(
         ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
     )
 }
+STATUS_CODES: Final = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+_ERROR: Final = STATUS_CODES["STATUS_CODE_ERROR"]
 
 _TRACE_KEY: Final = re.compile(rb"[0-9a-fA-F]{32}")
 _JSON: Final = re.compile(rb'\s*\{\s*"resourceSpans"\s*:')
-_OTHER_SIGNAL: Final = re.compile(rb'\s*\{\s*"resource(Metrics|Logs|Profiles)"\s*:')
 # Bytes that JSON never has, and every protobuf message with a span does.
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _FIRST_FIELD: Final = 0x0A  # the tag of field 1, with a length
@@ -49,7 +54,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _UInt32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
-class _Value(msgspec.Struct, rename="camel", frozen=True):
+class _Value(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     string_value: str | None = None
     bool_value: bool | None = None
     int_value: int | str | None = None
@@ -59,37 +64,43 @@ class _Value(msgspec.Struct, rename="camel", frozen=True):
     bytes_value: str | None = None
 
 
-class Attribute(msgspec.Struct, frozen=True):
+class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An attribute in OTLP's JSON."""
 
     key: str
     value: _Value | None = None
 
 
-class _Values(msgspec.Struct, frozen=True):
+class _Values(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: list[_Value | None] | None = None
 
 
-class _Attributes(msgspec.Struct, frozen=True):
+class _Attributes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: list[Attribute] | None = None
 
 
-class _Event(msgspec.Struct, rename="camel", frozen=True):
+class _Event(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     name: str | None = None
     time_unix_nano: int | str | None = None
     attributes: list[Attribute] | None = None
+    dropped_attributes_count: Any = None
 
 
-class _Link(msgspec.Struct, rename="camel", frozen=True):
+class _Link(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     trace_id: str | None = None
     span_id: str | None = None
+    trace_state: Any = None
+    attributes: Any = None
+    dropped_attributes_count: Any = None
+    flags: Any = None
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _Status(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: int | str | None = None
+    message: Any = None
 
 
-class _Span(msgspec.Struct, rename="camel", frozen=True):
+class _Span(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     trace_id: str | None = None
     span_id: str | None = None
     parent_span_id: str | None = None
@@ -102,51 +113,66 @@ class _Span(msgspec.Struct, rename="camel", frozen=True):
     events: list[_Event] | None = None
     links: list[_Link] | None = None
     status: _Status | None = None
+    trace_state: Any = None
+    flags: Any = None
+    dropped_events_count: Any = None
+    dropped_links_count: Any = None
 
 
-class _Scope(msgspec.Struct, frozen=True):
+class Scope(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+    """An instrumentation scope in OTLP's JSON."""
+
     name: str | None = None
     version: str | None = None
+    attributes: Any = None
+    dropped_attributes_count: Any = None
 
 
-class _ScopeSpans(msgspec.Struct, frozen=True):
-    scope: _Scope | None = None
+class _ScopeSpans(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+    scope: Scope | None = None
     spans: list[_Span] | None = None
+    schema_url: Any = None
 
 
-class _Resource(msgspec.Struct, frozen=True):
+class Resource(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+    """A resource in OTLP's JSON."""
+
     attributes: list[Attribute] | None = None
+    dropped_attributes_count: Any = None
+    entity_refs: Any = None
 
 
-class _ResourceSpans(msgspec.Struct, rename="camel", frozen=True):
-    resource: _Resource | None = None
+class _ResourceSpans(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
+    resource: Resource | None = None
     scope_spans: list[_ScopeSpans] | None = None
+    schema_url: Any = None
 
 
-class _Traces(msgspec.Struct, rename="camel", frozen=True):
+class _Traces(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     resource_spans: list[_ResourceSpans] | None
 
 
 _DECODE: Final = msgspec.json.Decoder(_Traces).decode
+_TYPES: Final = len(_Value.__struct_fields__)
 
 
 def is_json(value: bytes) -> bool:
-    """Whether the value begins like OTLP traces in JSON.
+    """Whether the value is OTLP traces in JSON, as far as its keys show; the beginning suffices.
 
     >>> is_json(b' { "resourceSpans": []}'), is_json(b'{"type": "forget"}')
     (True, False)
     """
-    return _JSON.match(value) is not None
+    return _JSON.match(value) is not None or signal_of(value) == "spans"
 
 
 def other_signal(value: bytes) -> str | None:
-    """The other OTLP signal that the value begins like: metrics, logs or profiles; None if none.
+    """The other OTLP signal that the value has: metrics, logs or profiles; None if none.
 
     >>> other_signal(b'{"resourceLogs": []}')
     'logs'
     """
-    found = _OTHER_SIGNAL.match(value)
-    return found[1].decode().lower() if found else None
+    found = signal_of(value)
+    return None if found == "spans" else found
 
 
 def is_protobuf(value: bytes) -> bool:
@@ -190,14 +216,16 @@ def by_trace(value: bytes) -> dict[str, bytes]:
         return protobuf_by_trace(value)
     trace_ids_of(value)  # raises if the payload is unreadable
     found: dict[str, dict[str, Any]] = {}
-    for resource_spans in msgspec.json.decode(value)["resourceSpans"] or ():
-        for scope_spans in resource_spans.get("scopeSpans") or ():
-            within: dict[str, list[Any]] = {}
-            for span in scope_spans.get("spans") or ():
-                within.setdefault(id_of_text(span.get("traceId"), TRACE_ID_BYTES), []).append(span)
-            for trace_id, spans in within.items():
-                one = {**resource_spans, "scopeSpans": [{**scope_spans, "spans": spans}]}
-                found.setdefault(trace_id, {"resourceSpans": []})["resourceSpans"].append(one)
+    for payload in items_of(value):
+        for resource_spans in msgspec.json.decode(payload)["resourceSpans"] or ():
+            for scope_spans in resource_spans.get("scopeSpans") or ():
+                within: dict[str, list[Any]] = {}
+                for span in scope_spans.get("spans") or ():
+                    trace_id = id_of_text(span.get("traceId"), TRACE_ID_BYTES)
+                    within.setdefault(trace_id, []).append(span)
+                for trace_id, spans in within.items():
+                    one = {**resource_spans, "scopeSpans": [{**scope_spans, "spans": spans}]}
+                    found.setdefault(trace_id, {"resourceSpans": []})["resourceSpans"].append(one)
     return {trace_id: msgspec.json.encode(one) for trace_id, one in found.items()}
 
 
@@ -257,28 +285,54 @@ def route_by_trace(records: Sequence[Record]) -> tuple[list[Record], list[DeadLe
 
 def _why(value: bytes, error: OtlpError) -> str:
     signal = other_signal(value)
-    return str(error) if signal is None else f"OTLP {signal}; searches are in traces"
+    if signal is not None:
+        return f"OTLP {signal}; searches are in traces"
+    form = None if is_json(value) or is_protobuf(value) else form_of(value)
+    return str(error) if form is None else f"it looks like {form}"
 
 
 def _spans_of_json(value: bytes) -> Iterator[Span]:
+    with json_errors("traces"):
+        for payload in items_of(value):
+            traces = decode_checked(payload, _Traces, _DECODE, partial(_has_all, payload))
+            for resource_spans in traces.resource_spans or ():
+                of_resource = resource_spans.resource
+                resource = plain(of_resource.attributes if of_resource else None)
+                for scope_spans in resource_spans.scope_spans or ():
+                    scope = scope_spans.scope or Scope()
+                    for span in scope_spans.spans or ():
+                        yield _span(span, resource, scope)
+
+
+@contextmanager
+def json_errors(signal: str) -> Iterator[None]:
+    """Raise ``OtlpError`` for errors in OTLP's JSON."""
     try:
-        for resource_spans in _DECODE(value).resource_spans or ():
-            of_resource = resource_spans.resource
-            resource = plain(of_resource.attributes if of_resource else None)
-            for scope_spans in resource_spans.scope_spans or ():
-                scope = scope_spans.scope or _Scope()
-                for span in scope_spans.spans or ():
-                    yield _span(span, resource, scope)
+        yield
     except RecursionError as error:
         raise OtlpError("OTLP JSON with too many levels of nested values") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise OtlpError(
-            f"incomplete, or not OTLP traces in JSON ({error}); write it with the Collector's file "
-            "exporter, or copy it again"
+            f"incomplete, or not OTLP {signal} in JSON ({error}); write it with the Collector's "
+            "file exporter, or copy it again"
         ) from error
 
 
-def _span(span: _Span, resource: dict[str, Any], scope: _Scope) -> Span:
+def _has_all(payload: bytes, traces: _Traces) -> bool:
+    """Whether what was read has as many lists of spans as the payload mentions.
+
+    Of a key that is twice in one object, only the last value is read.
+    """
+    resources = traces.resource_spans or ()
+    scopes = [scope for resource in resources for scope in resource.scope_spans or ()]
+    return (
+        payload.count(b'"resourceSpans"') == 1
+        and payload.count(b'"scopeSpans"') <= sum(one.scope_spans is not None for one in resources)
+        and payload.count(b'"spans"') <= sum(one.spans is not None for one in scopes)
+    )
+
+
+def _span(span: _Span, resource: dict[str, Any], scope: Scope) -> Span:
     parent_id = id_of_text(span.parent_span_id, SPAN_ID_BYTES)
     return Span(
         id_of_text(span.trace_id, TRACE_ID_BYTES),
@@ -286,11 +340,11 @@ def _span(span: _Span, resource: dict[str, Any], scope: _Scope) -> Span:
         parent_of(parent_id, (span.parent_span_id or "").strip("0A=")),
         bounded_ns(int(span.start_time_unix_nano or 0)),
         bounded_ns(int(span.end_time_unix_nano or 0)),
-        span.status is not None and span.status.code in ERROR_CODES,
+        span.status is not None and _number_of(span.status.code, STATUS_CODES) == _ERROR,
         plain(span.attributes),
         resource,
         span.name or "",
-        KINDS.get(span.kind, 0) if isinstance(span.kind, str) else span.kind or 0,
+        _number_of(span.kind, KINDS),
         scope.name or "",
         scope.version or "",
         tuple(
@@ -319,9 +373,25 @@ def _whole(value: int) -> int | str:
     return value if -(2**63) <= value < 2**63 else str(value)
 
 
+def _number_of(value: int | str | None, names: dict[str, int]) -> int:
+    """The number of an enum's value, which OTLP writes as a number, and some senders by name."""
+    if not isinstance(value, str):
+        return value or 0
+    if value in names:
+        return names[value]
+    if not value.isdecimal():
+        raise ValueError(f"{value[:100]!r} is none of {', '.join(names)}")
+    return int(value)
+
+
 def _plain_value(value: _Value | None) -> Any:
     if value is None:
         return None
+    kinds = _TYPES - astuple(value).count(None)
+    if kinds > 1:
+        raise ValueError("the value of an attribute has several types")
+    if value.string_value is not None or not kinds:
+        return value.string_value
     if value.int_value is not None:
         return _whole(int(value.int_value))
     if value.double_value is not None:
@@ -330,5 +400,4 @@ def _plain_value(value: _Value | None) -> Any:
         return [_plain_value(one) for one in value.array_value.values or ()]
     if value.kvlist_value is not None:
         return plain(value.kvlist_value.values)
-    found = (value.string_value, value.bool_value, value.bytes_value)
-    return next((one for one in found if one is not None), None)
+    return value.bytes_value if value.bool_value is None else value.bool_value

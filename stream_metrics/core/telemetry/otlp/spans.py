@@ -14,6 +14,7 @@ SPAN_ID_BYTES: Final = 8
 MAX_NS: Final = 2**63 - 1
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]*")
+_URL_SAFE: Final = str.maketrans("-_", "+/")
 
 
 class OtlpError(Exception):
@@ -34,13 +35,15 @@ def id_of_text(value: str | None, size: int) -> str:
 
     >>> id_of_text("000000000000002A", 8), id_of_text("AAAAAAAAACo=", 8)
     ('000000000000002a', '000000000000002a')
+    >>> id_of_text("__8AAAAAACo=", 8)
+    'ffff00000000002a'
     """
     if not value:
         return ""
     try:
         if len(value) == 2 * size and _HEX.fullmatch(value):
             return id_of_bytes(bytes.fromhex(value), size)
-        return id_of_bytes(base64.b64decode(value, validate=True), size)
+        return id_of_bytes(base64.b64decode(value.translate(_URL_SAFE), validate=True), size)
     except (binascii.Error, ValueError):
         return ""
 

@@ -7,11 +7,13 @@ several lines, per file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import IO, Final
 
 import msgspec
 
+from stream_metrics.core.events.foreign import foreign_bytes, foreign_form
 from stream_metrics.core.telemetry.otlp.payloads import (
     is_json,
     is_payload,
@@ -19,10 +21,13 @@ from stream_metrics.core.telemetry.otlp.payloads import (
     other_signal,
 )
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.lab.sources.json_values import InvalidJson, json_values
 from stream_metrics.lab.sources.packing import decode_errors, decompress_zstd, is_zstd
 
 LENGTH_BYTES: Final = 4
 HEAD_BYTES: Final = 512
+_OPEN: Final = (b"{", b"[", b",", b":")
+"""Ends of lines after which JSON goes on."""
 MAX_PAYLOAD_BYTES: Final = 64 << 20
 MAX_UNPACKED_BYTES: Final = 256 << 20
 
@@ -40,8 +45,7 @@ def is_framed(head: bytes) -> bool:
 
 
 def is_whole(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is one message, or one JSON document of several
-    lines.
+    """Whether a file that begins with these bytes is one message, or JSON over several lines.
 
     >>> is_whole(bytes([10, 4, 18, 2, 18, 0])), is_whole(b'{\\n  "resourceSpans": [')
     (True, True)
@@ -50,9 +54,13 @@ def is_whole(head: bytes) -> bool:
     """
     if is_protobuf(head):
         return True
-    line, newline, _ = head.lstrip().partition(b"\n")
-    if not newline or not is_json(head):
+    line, newline, following = head.lstrip().partition(b"\n")
+    if not newline or not line.startswith((b"{", b"[")):
         return False
+    if not is_json(head) and (
+        not line.rstrip().endswith(_OPEN) or following.startswith((b'{"', b"{}"))
+    ):
+        return False  # a line that was cut off, among others
     try:
         msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -86,15 +94,45 @@ def frames(file: IO[bytes]) -> Iterator[bytes]:
         yield _decompressed(data, number) if is_zstd(data) else data
 
 
-def whole(file: IO[bytes]) -> bytes:
-    """The single payload of a file; raises ``OtlpError``."""
+def whole(file: IO[bytes]) -> Iterator[bytes]:
+    """The payloads of a file that is one message, or JSON over several lines; raises ``OtlpError``.
+
+    It also raises ``OtlpError`` for JSON that is no OTLP, with what it is.
+    """
     data = file.read(MAX_PAYLOAD_BYTES + 1)
     if len(data) > MAX_PAYLOAD_BYTES:
         raise OtlpError(
             f"one payload of more than {MAX_PAYLOAD_BYTES >> 20} MiB; write several, a line or "
             "message each, as the Collector's file exporter does"
         )
-    return data
+    if is_protobuf(data) or (is_json(data) and _is_one(data)):
+        yield data
+        return
+    is_begun = False
+    try:
+        for value in json_values(data):
+            check_signal(value.text)
+            if not is_json(value.text):
+                form = foreign_form(json.loads(value.text)) or "no OTLP: write one event a line"
+                raise OtlpError(f"line {value.line}: JSON over several lines, which is {form}")
+            yield value.text
+            is_begun = True
+    except InvalidJson as error:
+        if is_json(data) and not is_begun:
+            yield data  # which says that it is incomplete
+            return
+        named = foreign_bytes(data[:HEAD_BYTES])
+        said = f"incomplete, or {error}; copy it again" if named is None else f"it is {named}"
+        raise OtlpError(f"line {error.line}: {said}") from error
+
+
+def _is_one(data: bytes) -> bool:
+    """Whether the data is a single JSON value."""
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _decompressed(data: bytes, number: int) -> bytes:

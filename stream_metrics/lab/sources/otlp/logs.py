@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.core.telemetry.otlp.payloads import Attribute, other_signal, plain
+from stream_metrics.core.telemetry.otlp.json_keys import decode_checked, items_of
+from stream_metrics.core.telemetry.otlp.payloads import (
+    Attribute,
+    Resource,
+    Scope,
+    json_errors,
+    other_signal,
+    plain,
+)
 from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry_logs, plain_attributes
 from stream_metrics.core.telemetry.otlp.spans import (
     SPAN_ID_BYTES,
@@ -36,24 +45,33 @@ class LogRecord(msgspec.Struct, frozen=True):
     attributes: dict[str, Any]
 
 
-class _Record(msgspec.Struct, rename="camel", frozen=True):
+class _Record(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     time_unix_nano: int | str | None = None
     observed_time_unix_nano: int | str | None = None
     trace_id: str | None = None
     span_id: str | None = None
     event_name: str | None = None
     attributes: list[Attribute] | None = None
+    severity_number: Any = None
+    severity_text: Any = None
+    body: Any = None
+    flags: Any = None
+    dropped_attributes_count: Any = None
 
 
-class _ScopeLogs(msgspec.Struct, rename="camel", frozen=True):
+class _ScopeLogs(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     log_records: list[_Record] | None = None
+    scope: Scope | None = None
+    schema_url: Any = None
 
 
-class _ResourceLogs(msgspec.Struct, rename="camel", frozen=True):
+class _ResourceLogs(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     scope_logs: list[_ScopeLogs] | None = None
+    resource: Resource | None = None
+    schema_url: Any = None
 
 
-class _Logs(msgspec.Struct, rename="camel", frozen=True):
+class _Logs(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
     resource_logs: list[_ResourceLogs] | None
 
 
@@ -75,24 +93,30 @@ def log_records_of(value: bytes) -> list[LogRecord]:
 
 
 def _of_json(value: bytes) -> Iterator[LogRecord]:
-    try:
-        for resource_logs in _DECODE(value).resource_logs or ():
-            for scope_logs in resource_logs.scope_logs or ():
-                for one in scope_logs.log_records or ():
-                    yield _record(
-                        id_of_text(one.trace_id, TRACE_ID_BYTES),
-                        id_of_text(one.span_id, SPAN_ID_BYTES),
-                        int(one.time_unix_nano or 0) or int(one.observed_time_unix_nano or 0),
-                        one.event_name,
-                        plain(one.attributes),
-                    )
-    except RecursionError as error:
-        raise OtlpError("OTLP JSON with too many levels of nested values") from error
-    except (msgspec.DecodeError, ValueError) as error:
-        raise OtlpError(
-            f"incomplete, or not OTLP logs in JSON ({error}); write it with the Collector's file "
-            "exporter, or copy it again"
-        ) from error
+    with json_errors("logs"):
+        for payload in items_of(value):
+            logs = decode_checked(payload, _Logs, _DECODE, partial(_has_all, payload))
+            for resource_logs in logs.resource_logs or ():
+                for scope_logs in resource_logs.scope_logs or ():
+                    for one in scope_logs.log_records or ():
+                        yield _record(
+                            id_of_text(one.trace_id, TRACE_ID_BYTES),
+                            id_of_text(one.span_id, SPAN_ID_BYTES),
+                            int(one.time_unix_nano or 0) or int(one.observed_time_unix_nano or 0),
+                            one.event_name,
+                            plain(one.attributes),
+                        )
+
+
+def _has_all(payload: bytes, logs: _Logs) -> bool:
+    """Whether what was read has as many lists of records as the payload mentions."""
+    resources = logs.resource_logs or ()
+    scopes = [scope for resource in resources for scope in resource.scope_logs or ()]
+    return (
+        payload.count(b'"resourceLogs"') == 1
+        and payload.count(b'"scopeLogs"') <= sum(one.scope_logs is not None for one in resources)
+        and payload.count(b'"logRecords"') <= sum(one.log_records is not None for one in scopes)
+    )
 
 
 def _of_protobuf(value: bytes) -> Iterator[LogRecord]:
