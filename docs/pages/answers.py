@@ -27,7 +27,8 @@ turn with an answer; `report.json` has means over turns, with intervals that res
 - **`words_version`** in the report names the rules for tokens, and the lists of articles and
   stopwords. It is now {WORDS_VERSION}; replays under `dedup.tables` 1 use version {FIRST_WORDS}.
 - **Retrieved texts** are the title and the content (or else the snippet) of each unique result of
-  the turn. Only a document's first occurrence counts.
+  the turn. Only a document's first occurrence counts. A content in which nothing is visible counts
+  as missing.
 - **Content words** are tokens that are not stopwords.
 - **Several reference answers:** each metric is the highest value over them.
 - **Empty answers:** an answer without tokens scores 0 and has no hallucination rate. If the

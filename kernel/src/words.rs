@@ -19,8 +19,21 @@ fn is_space(sign: char) -> bool {
     )
 }
 
-fn is_blank(text: &str) -> bool {
-    text.chars().all(is_space)
+/// The characters with the property Default_Ignorable_Code_Point, as in `unicode.py`.
+fn is_invisible(sign: char) -> bool {
+    matches!(
+        sign,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+fn is_blank(text: &str, version: usize) -> bool {
+    text.chars()
+        .all(|sign| is_space(sign) || (version > 1 && is_invisible(sign)))
 }
 
 /// The words of `wanted` that occur in texts, and the number of texts with a word besides
@@ -68,7 +81,7 @@ fn words_in_results<'py>(
     for (value, mut places) in events {
         places.sort_unstable();
         let text = simdutf8::basic::from_utf8(value.as_bytes()).ok();
-        let texts = match text.and_then(|text| texts_of_results(text, &places)) {
+        let texts = match text.and_then(|text| texts_of_results(text, &places, version)) {
             Some(texts) if texts.len() == places.len() => texts,
             _ => return Ok(None),
         };
@@ -89,7 +102,11 @@ fn strings<'py>(set: &Bound<'py, PyFrozenSet>) -> PyResult<Vec<Bound<'py, PyStri
 type Parts<'a> = Vec<Cow<'a, str>>;
 
 /// The parts of the texts of results at sorted places; None if Python has to decide.
-fn texts_of_results<'a>(event: &'a str, places: &[(usize, usize)]) -> Option<Vec<Parts<'a>>> {
+fn texts_of_results<'a>(
+    event: &'a str,
+    places: &[(usize, usize)],
+    version: usize,
+) -> Option<Vec<Parts<'a>>> {
     let mut texts = Vec::with_capacity(places.len());
     let mut walk = Walk::new(event);
     let mut is_first = true;
@@ -103,7 +120,7 @@ fn texts_of_results<'a>(event: &'a str, places: &[(usize, usize)]) -> Option<Vec
             let end = places.partition_point(|place| place.0 <= search);
             match &places[start..end] {
                 [] => walk.skip(),
-                places => search_texts(walk, places, &mut texts),
+                places => search_texts(walk, places, version, &mut texts),
             }
         })
     })?;
@@ -113,6 +130,7 @@ fn texts_of_results<'a>(event: &'a str, places: &[(usize, usize)]) -> Option<Vec
 fn search_texts<'a>(
     walk: &mut Walk<'a>,
     places: &[(usize, usize)],
+    version: usize,
     texts: &mut Vec<Parts<'a>>,
 ) -> Option<()> {
     let mut is_first = true;
@@ -125,7 +143,7 @@ fn search_texts<'a>(
         walk.list(|walk, result| match left {
             [(_, next), rest @ ..] if *next == result => {
                 left = rest;
-                texts.push(parts_of_text(walk)?);
+                texts.push(parts_of_text(walk, version)?);
                 Some(())
             }
             _ => walk.skip(),
@@ -134,7 +152,7 @@ fn search_texts<'a>(
 }
 
 /// The title, and the content or else the snippet; none that is blank.
-fn parts_of_text<'a>(walk: &mut Walk<'a>) -> Option<Parts<'a>> {
+fn parts_of_text<'a>(walk: &mut Walk<'a>, version: usize) -> Option<Parts<'a>> {
     let (mut title, mut content, mut snippet) = (None, None, None);
     walk.object(|walk, name| {
         let part = match name {
@@ -148,7 +166,7 @@ fn parts_of_text<'a>(walk: &mut Walk<'a>) -> Option<Parts<'a>> {
         is_first.then_some(())
     })?;
     let visible =
-        |part: Option<Option<Cow<'a, str>>>| part.flatten().filter(|text| !is_blank(text));
+        |part: Option<Option<Cow<'a, str>>>| part.flatten().filter(|text| !is_blank(text, version));
     let body = visible(content).or_else(|| visible(snippet));
     Some(visible(title).into_iter().chain(body).collect())
 }

@@ -80,6 +80,15 @@ def is_canonical(text: str) -> bool:
     return unicodedata.is_normalized("NFC", text) and _IGNORABLE.search(text) is None
 
 
+def is_blank(text: str) -> bool:
+    """Whether a text has only white space and invisible characters.
+
+    >>> is_blank("\u200b \ufeff"), is_blank(" .")
+    (True, False)
+    """
+    return _BLANK.fullmatch(text) is not None
+
+
 def is_assigned(character: str) -> bool:
     """Whether Unicode 14.0 has this character."""
     if character not in _ASSIGNED:
@@ -113,11 +122,13 @@ def _unassigned() -> tuple[list[int], list[int]]:
     return [int(a, 16) for a, _, _ in ranges], [int(b or a, 16) for a, _, b in ranges]
 
 
-_IGNORABLE: Final = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+_INVISIBLE: Final = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+_IGNORABLE: Final = re.compile(f"[{_INVISIBLE}]+")
+_BLANK: Final = re.compile(rf"[\s{_INVISIBLE}]*")
 
 
 def _codes(ranges: str) -> frozenset[str]:

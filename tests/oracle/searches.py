@@ -6,7 +6,7 @@ from collections.abc import Collection
 from fractions import Fraction
 from typing import Any
 
-from .generation import f1, words
+from .generation import f1, invisible, words
 from .retrieval import METRICS, Ranking, ranking_of
 from .turns import Turn, Won
 
@@ -74,10 +74,14 @@ def _overlapping(turn: Turn, won: Won, articles: Collection[str]) -> list[bool] 
 
 
 def text_of(raw: dict[str, Any]) -> str:
-    """The title, and the content or else the snippet."""
+    """The title, and the content or else the snippet, if there is something to see."""
     body = [raw.get(name) or "" for name in ("content", "snippet")]
-    parts = [raw.get("title") or "", next((one for one in body if one.strip()), "")]
-    return "\n".join(one for one in parts if one.strip())
+    parts = [raw.get("title") or "", next(filter(_is_seen, body), "")]
+    return "\n".join(filter(_is_seen, parts))
+
+
+def _is_seen(text: str) -> bool:
+    return any(not invisible(sign) and not sign.isspace() for sign in text)
 
 
 def _score(turn: Turn, search_id: str, name: str, relevant: list[bool]) -> float | None:

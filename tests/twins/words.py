@@ -53,7 +53,7 @@ def run_in_results(
 ) -> Iterator[Pair]:
     """The words found in some of the results of events."""
     articles, taken = ARTICLES["en"], iter(is_taken)
-    values, texts = [], []
+    values, results = [], []
     for event in events:
         sent: Any = reread_payload(event.encode(), "search_iteration")
         places: list[tuple[int, int]] = []
@@ -61,11 +61,11 @@ def run_in_results(
             for at, result in enumerate(one.results or []):
                 if next(taken, True):
                     places.insert(0, (search, at))  # in any order
-                    texts.append(text_of(result))
+                    results.append(result)
         values.append((event.encode(), places))
     sought = wanted - articles
-    texts = [text for text in texts if text]
     for version in VERSIONS:
+        texts = [text for result in results if (text := text_of(result, version))]
         found = kernel.words_in_results(values, sought, articles, version)
         yield found, plain_tokens_among(texts, sought, articles, version)
 
@@ -77,7 +77,9 @@ def event(*searches: object, **others: object) -> str:
     return json.dumps(sent)
 
 
-PARTS_OF_TEXTS = st.none() | st.sampled_from(["", " \n", "\u3000", '"', "\\", "\x1e", "Σ"])
+PARTS_OF_TEXTS = st.none() | st.sampled_from(
+    ["", " \n", "\u3000", '"', "\\", "\x1e", "Σ", "\ufeff \xad", "\u3164", "´", "e\u0301"]
+)
 RESULTS = st.fixed_dictionaries(
     {"result_id": st.just("r")},
     optional={

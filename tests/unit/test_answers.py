@@ -147,8 +147,9 @@ def test_a_blank_content_counts_as_missing() -> None:
     """The snippet replaces it; a result without any text has none."""
     read = Read()
     read.search(1, {"content": " \n", "snippet": "Po"}, {"doc_id": "b"}, {"title": " "})
+    read.search(2, {"content": "\u200b\n", "snippet": "Nile"}, {"title": "\ufeff\u00ad"})
 
-    assert texts_of(read.turns()[0]) == ["Po"]
+    assert texts_of(read.turns()[0]) == ["Po", "Nile"]
 
 
 def test_an_end_without_a_search_is_no_turn() -> None:

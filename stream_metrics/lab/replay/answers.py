@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stream_metrics.core.dedup.tables import Tables
 from stream_metrics.core.engine.row import origin_of, shown_turns
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.metrics.decisions import routes_together
-from stream_metrics.core.metrics.words import FIRST_WORDS, WORDS_VERSION
 from stream_metrics.lab.metrics.generation import AnsweredTurn
 from stream_metrics.lab.replay.recorded import Recorded, recorded_dimensions, references_of
 
 
-def words_version(tables: Tables) -> int:
-    """The version of the rules for words in replays under these tables."""
-    return WORDS_VERSION if tables.canonical_texts else FIRST_WORDS
-
-
 def answered_turns(
-    conversation: Conversation,
-    recorded: Recorded,
-    turn_scope: str = "last",
-    words_version: int = WORDS_VERSION,
+    conversation: Conversation, recorded: Recorded, turn_scope: str = "last"
 ) -> Iterator[AnsweredTurn]:
     """The turns of a conversation that have a row, with their texts, in order.
 
@@ -33,7 +23,6 @@ def answered_turns(
         conversation: As the engine has it after all events.
         recorded: What was recorded of it.
         turn_scope: ``last`` for the highest turn, ``all`` for every turn.
-        words_version: The version of the rules for words.
     """
     for turn in shown_turns(conversation, turn_scope):
         agent, release = origin_of(turn)
@@ -49,5 +38,5 @@ def answered_turns(
             references_of(end),
             None if end is None else end.question,
             recorded.texts_of(turn),
-            words_version,
+            recorded.words_version,
         )

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from stream_metrics.core import compiled
+from stream_metrics.core import compiled, unicode
+from stream_metrics.core.dedup.tables import Tables
 from stream_metrics.core.engine.state import END, WHOLE_TURN, Search, Turn, WinningEvent
 from stream_metrics.core.events.wire import Payload, Result, SearchIteration, TurnCompleted
 from stream_metrics.core.events.wire import Search as SentSearch
 from stream_metrics.core.metrics.decisions import FACTS
 from stream_metrics.core.metrics.text import articles_of, tokens_among
+from stream_metrics.core.metrics.words import FIRST_WORDS, WORDS_VERSION
+
+
+def words_version(tables: Tables) -> int:
+    """The version of the rules for words in replays under these tables."""
+    return WORDS_VERSION if tables.canonical_texts else FIRST_WORDS
 
 
 class Recorded:
@@ -22,14 +29,17 @@ class Recorded:
     Args:
         value_of: The value of the record of a search, or of the end of a turn, that won.
         decode: Decodes such a value.
+        words_version: The version of the rules for words.
     """
 
     def __init__(
         self,
         value_of: Callable[[Search | WinningEvent], bytes],
         decode: Callable[[Search | WinningEvent, bytes], Payload],
+        words_version: int = WORDS_VERSION,
     ) -> None:
         self._value_of, self._decode = value_of, decode
+        self.words_version = words_version
         self._values: dict[bytes, bytes] = {}
         self._known: dict[bytes, Payload] = {}
 
@@ -105,7 +115,8 @@ class RecordedTexts:
             (self._recorded.search_of(search).results or [])[position - search.start]
             for search, position in self._results
         )
-        return [text for result in sent if (text := text_of(result))]
+        version = self._recorded.words_version
+        return [text for result in sent if (text := text_of(result, version))]
 
 
 def recorded_dimensions(end: TurnCompleted | None) -> dict[str, str]:
@@ -122,17 +133,20 @@ def references_of(end: TurnCompleted | None) -> list[str]:
     return [reference for reference in recorded if reference is not None]
 
 
-def text_of(result: Result) -> str:
+def text_of(result: Result, version: int = WORDS_VERSION) -> str:
     """Title, and content or else snippet; empty if there is none of them.
 
-    >>> text_of(Result("r", title="Nile", snippet="A river", content=" "))
+    ``version`` is that of the rules for words: which texts are blank.
+
+    >>> text_of(Result("r", title="Nile", snippet="A river", content=" \\ufeff"))
     'Nile\\nA river'
     """
+    is_blank = unicode.is_blank if version > FIRST_WORDS else str.isspace
     title, text = result.title, result.content
-    if not text or text.isspace():
+    if not text or is_blank(text):
         text = result.snippet
-    if not text or text.isspace():
+    if not text or is_blank(text):
         text = ""
-    if not title or title.isspace():
+    if not title or is_blank(title):
         return text
     return f"{title}\n{text}" if text else title

@@ -23,7 +23,6 @@ from stream_metrics.lab.evaluation.generation import Generation
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.evaluation.submit import Submit, deferred
 from stream_metrics.lab.evaluation.summaries import Conversations, Queries, RowSummaries
-from stream_metrics.lab.replay.answers import words_version
 from stream_metrics.lab.replay.merge_pieces import (
     BadRows,
     Bucket,
@@ -41,6 +40,7 @@ from stream_metrics.lab.replay.merge_pieces import (
     write_queries,
 )
 from stream_metrics.lab.replay.outcome import Outcome, ReplayOptions, merge_outcomes
+from stream_metrics.lab.replay.recorded import words_version
 from stream_metrics.lab.replay.report import STRATA, Report, RowCounts
 from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.reports.files import (

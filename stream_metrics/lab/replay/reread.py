@@ -26,7 +26,7 @@ from stream_metrics.core.events.wire import (
     SearchIteration,
 )
 from stream_metrics.lab.replay.offline import Replay
-from stream_metrics.lab.replay.recorded import Recorded
+from stream_metrics.lab.replay.recorded import Recorded, words_version
 from stream_metrics.lab.sources.place import LocatedRecord
 
 _Decoders = Mapping[str, Callable[[bytes], Payload]]
@@ -72,7 +72,11 @@ def recorded_of(
         kind = BY_CODE[conversation.events[won.digest].kind].name
         return reread_payload(value, kind, decode)
 
-    return Recorded(lambda won: records.at(positions[won.digest]).value or b"", decoded)
+    return Recorded(
+        lambda won: records.at(positions[won.digest]).value or b"",
+        decoded,
+        words_version(engine.config.rules.tables),
+    )
 
 
 def _with_raw_fields(kind: type[msgspec.Struct], names: Sequence[str], **lists: Any) -> Any:

@@ -13,9 +13,10 @@ from stream_metrics.lab.evaluation.predicate import load_predicate
 from stream_metrics.lab.evaluation.recorded_searches import Scoring, score_searches
 from stream_metrics.lab.evaluation.semantic import models_of
 from stream_metrics.lab.metrics.generation import AnsweredTurn
-from stream_metrics.lab.replay.answers import answered_turns, words_version
+from stream_metrics.lab.replay.answers import answered_turns
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.replay.outcome import ReplayOptions
+from stream_metrics.lab.replay.recorded import words_version
 from stream_metrics.lab.replay.reread import RereadableRecords, recorded_of
 from stream_metrics.lab.replay.search_figures import SearchFigures
 from stream_metrics.lab.replay.searches import recorded_searches
@@ -43,9 +44,9 @@ def scored_lines(
     ``options.scoring``, searches have no rows; without ``options.answers``, answers. With a
     predicate, all searches are reread that nothing else judges.
     """
-    version = words_version(options.config.rules.tables)
     scoring = options.scoring
     if scoring is not None:
+        version = words_version(options.config.rules.tables)
         scoring = replace(scoring, relevance=replace(scoring.relevance, words_version=version))
     answered = engine.answered if options.answers else set[str]()
     whole = scoring is not None and scoring.predicate is not None
@@ -67,7 +68,7 @@ def scored_lines(
                 joined=options.config.rules.tables.joined_grades,
             )
         if recorded is not None and name in answered:
-            turns += answered_turns(conversation, recorded, options.turn_scope, version)
+            turns += answered_turns(conversation, recorded, options.turn_scope)
         if len(searches) >= BATCH_SEARCHES:
             yield from _of_searches(searches, scoring, figures)
             searches = []

@@ -93,14 +93,15 @@ def _with_texts(search: Search, query: Query, recorded: Recorded) -> Query:
     return query._replace(
         text=sent.query,
         results=[
-            _with_text(found, result)
+            _with_text(found, result, recorded)
             for found, result in zip(query.results, sent.results or [], strict=True)
         ],
     )
 
 
-def _with_text(found: Retrieved, sent: Result) -> Retrieved:
-    return found._replace(text=text_of(sent), doc_id=sent.doc_id, recorded=sent)
+def _with_text(found: Retrieved, sent: Result, recorded: Recorded) -> Retrieved:
+    text = text_of(sent, recorded.words_version)
+    return found._replace(text=text, doc_id=sent.doc_id, recorded=sent)
 
 
 class _JudgedTogether:
@@ -112,6 +113,7 @@ class _JudgedTogether:
     """
 
     def __init__(self, turn: Turn, recorded: Recorded) -> None:
+        self._recorded = recorded
         self._firsts = turn.first_results
         self._units = units_by(turn, {})
         by_id: dict[int, dict[str, tuple[int, Result]]] = {}
@@ -134,7 +136,11 @@ class _JudgedTogether:
         """The results that are judged together with those of a search."""
         named = {
             unit: [
-                _with_text(Retrieved(document, before=self._firsts[document] < search.start), sent)
+                _with_text(
+                    Retrieved(document, before=self._firsts[document] < search.start),
+                    sent,
+                    self._recorded,
+                )
                 for document, sent in found
             ]
             for unit, found in self._named.items()
