@@ -93,6 +93,7 @@ SEARCHES = st.fixed_dictionaries(
 )
 EVENTS = st.lists(st.lists(SEARCHES, max_size=3).map(lambda some: event(*some)), max_size=3)
 ONE = {"search_id": "s", "results": [{"result_id": "r", "title": "the Nile", "content": "delta"}]}
+UNSEEN = {"result_id": "r", "title": "\u3164", "content": "\u200b \ufeff", "snippet": "delta"}
 TWICE = event(ONE).replace('"title": "the Nile"', '"title": "Po", "title": "the Nile"')
 SOUGHT = frozenset({"nile", "delta", "po"})
 
@@ -164,6 +165,7 @@ CLAIMS = [
         IN_RESULTS,
         "the texts are those of the results that are taken",
         st.tuples(EVENTS, st.frozensets(WORDS), st.lists(st.booleans(), max_size=12)),
+        [([event({"search_id": "s", "results": [UNSEEN]})], SOUGHT, [])],
     ),
     Claim(
         IN_RESULTS,
