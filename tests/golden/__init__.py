@@ -2,7 +2,8 @@
 
 ``records.jsonl`` is the input: some conversations, of which every second one has UUIDs for ids, one
 that is forgotten, and one that expires. ``schema-N.json`` is the state partition that a worker
-makes of it which writes schema N, as hexadecimal digits.
+makes of it which writes schema N, as hexadecimal digits, under the deduplication tables of then
+(``TABLES``). ``tables-N.json`` is that of the oldest schema under tables N.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from stream_metrics.core.dedup.tables import DedupRules, published
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.record import Record
@@ -31,13 +33,20 @@ TOPIC: Final = "events"
 TTL_MS: Final = 86_400_000
 KINDS: Final = ("agents", "routes")
 KEYS: Final = {"k": b"secret"}
+TABLES: Final = 1
 
 Stored = dict[str, Any]
 
 
-def path(schema: int) -> Path:
-    """The file of a schema."""
-    return FOLDER / f"schema-{schema}.json"
+def path(schema: int, tables: int = TABLES) -> Path:
+    """The file of a schema, or of later tables."""
+    return FOLDER / (f"schema-{schema}.json" if tables == TABLES else f"tables-{tables}.json")
+
+
+def config(tables: int = TABLES) -> EngineConfig:
+    """The engine under these tables."""
+    of_number = published()[tables]
+    return EngineConfig(rules=DedupRules(types=of_number.types, tables=of_number))
 
 
 def records() -> list[Record]:
@@ -54,14 +63,16 @@ def identity(schema: int) -> Identity:
     return Identity("group", schema, "fingerprint", {TOPIC: 1})
 
 
-def options(schema: int) -> PartitionOptions:
+def options(schema: int, tables: int = TABLES) -> PartitionOptions:
     """What that worker is started with."""
-    return PartitionOptions(identity(schema), EngineConfig(), "k", KEYS, DEFAULT_WINDOWS)
+    return PartitionOptions(identity(schema), config(tables), "k", KEYS, DEFAULT_WINDOWS)
 
 
-async def owner(store: MemoryStore, schema: int, token: bytes) -> StatePartition:
+async def owner(
+    store: MemoryStore, schema: int, token: bytes, tables: int = TABLES
+) -> StatePartition:
     """That worker, which has just claimed the partition."""
-    shared = options(schema)
+    shared = options(schema, tables)
     partition = StatePartition(
         0, shared, store, MemoryDeadLetters(), ConversationCache(1_000),
         SharedNames(store, shared), NoTelemetry(), token,
@@ -71,11 +82,11 @@ async def owner(store: MemoryStore, schema: int, token: bytes) -> StatePartition
     return partition
 
 
-async def written(schema: int) -> MemoryStore:
+async def written(schema: int, tables: int = TABLES) -> MemoryStore:
     """The state that a worker makes of the input, the oldest conversation expired."""
     store = MemoryStore()
     await begin(store, identity(schema), 0)
-    partition = await owner(store, schema, b"owner")
+    partition = await owner(store, schema, b"owner", tables)
     sent = records()
     await partition.process(sent, once)
     oldest = min([c.last_record_ms async for _, c in store.conversations(0)])

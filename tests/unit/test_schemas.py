@@ -10,8 +10,8 @@ from msgspec import structs
 from pydantic import ValidationError
 
 from stream_metrics.cli.settings import Settings
+from stream_metrics.core.dedup.tables import published
 from stream_metrics.core.engine.codec import SCHEMAS, UnknownSchema, stored_header
-from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.live.layout import Identity
@@ -19,16 +19,27 @@ from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.readers.audit import AuditOptions, audit
 from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.ownership.identity import OtherIdentity, check_identity
-from tests.golden import TOPIC, dump, identity, owner, path, records, stored, written
+from tests.golden import (
+    TABLES,
+    TOPIC,
+    config,
+    dump,
+    identity,
+    owner,
+    path,
+    records,
+    stored,
+    written,
+)
 from tests.property.test_partition import once
 from tests.unit.test_audit import never
 
 
 async def shown(store: MemoryStore) -> tuple[list[str], str]:
     """Rows and windows of a state whose sums are consistent."""
-    found = await audit(store, AuditOptions(EngineConfig(), DEFAULT_WINDOWS), never)
+    found = await audit(store, AuditOptions(config(), DEFAULT_WINDOWS), never)
     assert (found.differences, found.unreadable, found.busy) == ([], [], [])
-    export = await export_state(store, EngineConfig(), DEFAULT_WINDOWS, "all")
+    export = await export_state(store, config(), DEFAULT_WINDOWS, "all")
     return [canonical(row) for row in export.rows], canonical(export.windows_document(None))
 
 
@@ -38,6 +49,14 @@ async def test_a_schema_is_still_written_byte_for_byte(schema: int) -> None:
     expected = json.loads(path(schema).read_text(encoding="utf-8"))
 
     assert json.loads(json.dumps(await dump(await written(schema)))) == expected
+
+
+@pytest.mark.parametrize("tables", [number for number in published() if number != TABLES])
+async def test_state_under_later_tables_is_still_written_byte_for_byte(tables: int) -> None:
+    """A difference needs the next tables."""
+    expected = json.loads(path(SCHEMAS[0], tables).read_text(encoding="utf-8"))
+
+    assert json.loads(json.dumps(await dump(await written(SCHEMAS[0], tables)))) == expected
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
