@@ -205,6 +205,15 @@ fn is_route(fragment: &str) -> bool {
         && fragment
             .bytes()
             .any(|byte| matches!(byte, b'/' | b':' | b'@' | b'='))
+        && (fragment.contains(":~:") || !fragment.split('&').all(is_place_in_a_page))
+}
+
+/// Whether a part of a fragment points into one document; Python knows more of them.
+fn is_place_in_a_page(part: &str) -> bool {
+    let name = part.split_once('=').map_or("", |(name, _)| name);
+    ["page", "t", "line", "highlight", "search", "zoom"]
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// The parts before and after the first occurrence of this ASCII character.

@@ -47,6 +47,8 @@ PLACES_IN_A_PAGE: Final = frozenset(
 _PLACE_IN_A_PAGE: Final = re.compile(r"(?:epubcfi|xpointer|element|svgView)\(|fn(?:ref)?:")
 _ROUTE_SIGNS: Final = re.compile(r"[/:@=]")
 _HOST_AND_PORT: Final = re.compile(r"(.*?)(?::([0-9]*))?", re.DOTALL)
+_PLAIN_HOST: Final = re.compile(r"(?!.*xn--)[a-z0-9.-]+")
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._~-]*")
 _IN_PATH: Final = "/%:@!$&'()*+,;=-._~"
 _LONGEST_LABEL: Final = 63
 
@@ -75,10 +77,11 @@ def _parse_url(url: str) -> Url | None:
         return None
     path = _path(parts.path)
     route = ""
-    if parts.fragment[:1] in ("/", "!"):
-        path = f"{path}#{parts.fragment}"
-    else:
-        route = _route(parts.fragment)
+    if parts.fragment:
+        if parts.fragment[0] in "/!":
+            path = f"{path}#{parts.fragment}"
+        else:
+            route = _route(parts.fragment)
     if not parts.query:
         return Url((host, path), (), route)
     # Bytes that are not UTF-8 become surrogates, each byte another one.
@@ -92,6 +95,8 @@ _parse_short_url = lru_cache(maxsize=16_384)(_parse_url)
 
 
 def _web_host(netloc: str, default_port: str | None) -> str:
+    if _PLAIN_HOST.fullmatch(netloc) is not None:
+        return netloc
     host, port = _HOST_AND_PORT.fullmatch(netloc.rpartition("@")[2]).groups()  # type: ignore[union-attr]
     if host:
         host = _host_name(host)
@@ -125,7 +130,8 @@ def _path(path: str) -> str:
     """The path, the same for spellings that RFC 3986 and RFC 3987 make equal."""
     if not path or path == "/":
         return "/"
-    path = normal_triplets(quote(path, safe=_IN_PATH, errors="surrogatepass"))
+    if _PLAIN_PATH.fullmatch(path) is None:
+        path = normal_triplets(quote(path, safe=_IN_PATH, errors="surrogatepass"))
     if "/." in path:
         path = _without_dot_segments(path)
     return path[:-1] if len(path) > 1 and path.endswith("/") else path
@@ -146,8 +152,6 @@ def _without_dot_segments(path: str) -> str:
 
 def _route(fragment: str) -> str:
     """A fragment that may be a page of an application; "" for a place in a page."""
-    if not fragment:
-        return ""
     fragment = fragment.partition(":~:")[0]  # the rest is for the browser only
     if _ROUTE_SIGNS.search(fragment) is None or _PLACE_IN_A_PAGE.match(fragment):
         return ""
@@ -164,7 +168,7 @@ def _parameters(pairs: list[tuple[str, str]], route: str) -> tuple[_Pairs, str, 
     counted: list[tuple[str, str]] = []
     weak: list[tuple[str, str]] = []
     for sent, value in pairs:
-        name = unicode.casefold(sent)
+        name = sent.lower() if sent.isascii() else unicode.casefold(sent)
         if name in WEAK_PARAMETERS:
             weak.append((name, value))
         elif name not in TRACKING_PARAMETERS and not name.startswith("utm_"):

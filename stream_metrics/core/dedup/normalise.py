@@ -63,7 +63,9 @@ def canonical_text(text: str) -> str:
     >>> canonical_text(" Zu\\u0308rich\\u00a0 WEST") == canonical_text("z\\xfcrich west")
     True
     """
-    return " ".join(fold(text).split())
+    if text.isascii():
+        return " ".join(text.lower().split())
+    return " ".join(unicode.nfc(unicode.casefold(unicode.nfc(text))).split())
 
 
 def folded_page(page: int) -> tuple[list[str | None], bytes]:
