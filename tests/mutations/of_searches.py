@@ -14,7 +14,14 @@ FILES: Final = "stream_metrics/lab/sources/files.py"
 UNCHANGED: Final = "stream_metrics/lab/sources/unchanged.py"
 REPORT: Final = "stream_metrics/lab/evaluation/retrieval.py"
 
+TREC: Final = "stream_metrics/lab/sources/collection/trec.py"
+BEIR: Final = "stream_metrics/lab/sources/collection/beir.py"
+SCORING: Final = "stream_metrics/core/metrics/ranking/scoring.py"
+CHECKS: Final = "stream_metrics/core/metrics/ranking/checks.py"
+
 TESTS: Final = "tests/unit/test_replay_searches.py"
+LINES: Final = "tests/unit/test_divided_lines.py"
+CHECKED: Final = "tests/unit/test_checked_input.py"
 BOUNDS: Final = "tests/unit/test_replay_bounds.py"
 RANGES: Final = "tests/property/test_replay_ranges.py"
 
@@ -123,5 +130,71 @@ SEARCHES: Final = (
         ),
         f"{BOUNDS}::test_memory_per_search_is_as_documented",
         "found_bytes <= said_bytes",
+    ),
+    Mutation(
+        "ids end at any white space",
+        "an id in a TREC file ends at a no-break space",
+        (Edit(TREC, "elif text.isascii() and text.isprintable():", "elif True:"),),
+        f"{LINES}::test_white_space_beyond_ascii_is_part_of_ids",
+        "Failing test case: test_white_space_beyond_ascii_is_part_of_ids",
+    ),
+    Mutation(
+        "ids end at blanks between tabs",
+        "tabs divide a line of a TREC file like any blank",
+        (Edit(TREC, 'tabs = text.count("\\t") == len(names) - 1', "tabs = False"),),
+        f"{LINES}::test_tabs_divide_fields_with_blanks",
+        "InputError",
+    ),
+    Mutation(
+        "a shifted rank and score",
+        "the second half of an id is read as the rank, and the rank as the score",
+        (Edit(TREC, "            _check_name(path, line, fields, first)\n", "            pass\n"),),
+        f"{LINES}::test_an_id_with_a_blank_is_never_cut",
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "quotes of BEIR as signs",
+        "the quotes around an id in qrels of BEIR are part of it",
+        (Edit(BEIR, "strict=True)", "quoting=csv.QUOTE_NONE)"),),
+        f"{LINES}::test_what_csv_writes_is_read",
+        "== qrels",
+    ),
+    Mutation(
+        "overflow as an undefined score",
+        "a grade that is too large for its gain makes a score null, which leaves the mean",
+        (
+            Edit(SCORING, "largest > limit(metric)", "False"),
+            Edit(SCORING, 'over="raise", divide="raise", invalid="raise"', 'all="ignore"'),
+            Edit(SCORING, "        _check_undefined(values, metrics)\n", "        pass\n"),
+        ),
+        f"{CHECKED}::test_a_grade_too_large_for_a_gain_is_refused",
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "texts as scores",
+        "scores that are texts are ordered as texts",
+        (Edit(CHECKS, "if set(map(type, scores.values())) <= _PLAIN:", "if True:"),),
+        f"{CHECKED}::test_a_score_is_a_number",
+        "TypeError: '>' not supported",
+    ),
+    Mutation(
+        "ids of two types",
+        '1 and "1" count as ids of different documents',
+        (Edit(CHECKS, "    if len(first) > 1:\n", "    if False:\n"),),
+        f"{CHECKED}::test_ids_of_different_types_are_refused",
+        "DID NOT RAISE",
+    ),
+    Mutation(
+        "nothing in common scores zero",
+        "a run that has no judged document of any query scores 0 without a word",
+        (
+            Edit(
+                "stream_metrics/cli/evaluate.py",
+                "    if apart is not None:\n",
+                "    if False:\n",
+            ),
+        ),
+        "tests/unit/test_evaluate.py::test_an_error_is_one_line_and_code_2[no document in common]",
+        "written to out",
     ),
 )

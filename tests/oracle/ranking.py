@@ -168,3 +168,14 @@ def alpha_ndcg(
 def condensed(ranking: Ranking, truth: Grades) -> list[str]:
     """The ranking without unjudged documents."""
     return [one for one in ranking if one in truth]
+
+
+def cut(line: str) -> list[str]:
+    """The fields of a line of a TREC file as trec_eval's C code cuts them, sign by sign."""
+    fields = [""]
+    for sign in line:
+        if sign in " \t\n\v\f\r":
+            fields.append("")
+        else:
+            fields[-1] += sign
+    return [field for field in fields if field]

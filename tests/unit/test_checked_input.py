@@ -213,6 +213,8 @@ def test_ids_of_one_type_other_than_text_are_accepted() -> None:
         (lambda: score_run({"q": ["a"]}, {}, ["mrr"]), "query 'q' has a list; give a dictionary"),
         (lambda: score_run({"q": {}}, {"q": [("a", 1)]}, ["mrr"]), "query 'q' has a list"),
         (lambda: score_run([("q", {})], {}, ["mrr"]), "qrels is list; give a dictionary"),
+        (lambda: join(Collection({"q": {"a": 1}}), [["a"]]), "the run is a list; give a dict"),
+        (lambda: score_run({"q": {}}, {}, [None]), "None is not a metric: write a name"),
         (lambda: hit_at_k(["a"], {"a": 0.5}), "not a dictionary; order its scores"),
         (lambda: hit_at_k(["a"], {"a"}), r"the best first, not \{'a'\} \(set\)"),
         (lambda: hit_at_k({"a": 0}, ["a"]), "give grades as relevance_grades"),
@@ -228,6 +230,16 @@ def test_another_shape_is_refused(call: Callable[[], object], message: str) -> N
     """A dictionary or a set has no order, and the signs of a text are no ids."""
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_ranking_may_be_any_ordered_collection() -> None:
+    """Tuples, arrays and iterators have an order."""
+    for ranking in (("x", "a"), np.array(["x", "a"]), iter(["x", "a"])):
+        found = join(Collection({"q": {"a": 1}}), {"q": ranking}).rankings[0].judged
+        assert found is not None
+        assert found.truth == [1]
+        assert found.grades[1] == 1
+        assert hit_at_k("a", np.array(["x", "a"]), 2) == 1.0
 
 
 def test_one_name_of_a_metric_is_a_list_of_one() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.core.metrics.ranking.names import GradeLimit
@@ -16,6 +18,7 @@ from stream_metrics.core.metrics.ranking.registry import parse_all
 from stream_metrics.lab.sources.collection.sources import read_run, read_truth
 from stream_metrics.lab.sources.unchanged import InputError
 from tests.helpers import examples
+from tests.oracle.ranking import cut
 
 ASCII_BLANKS = " \t\n\r\v\f"
 NOT_ASCII_BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000\ufeff\u200b"
@@ -86,6 +89,32 @@ def test_an_id_with_a_blank_is_never_cut(
         read_run(written(f"{query} Q0 {document} {rank} {score} bm25"))
     with pytest.raises(InputError, match="line 1: "):
         read_truth(written(f"{query} 0 {document} 1"))
+
+
+GAPS = st.sampled_from([" ", "\t", "  ", "\v", " \t", "\xa0"])
+ANY = st.sampled_from(["Q0", "0", "1", "2.5", "-3", "m"]) | WORDS
+USUAL = (WORDS, st.just("Q0"), WORDS, RANKS, SCORES, ANY)
+LINES = st.tuples(*(field | ANY for field in USUAL), st.lists(ANY, max_size=2)).flatmap(
+    lambda found: st.lists(GAPS, min_size=8, max_size=8).map(
+        lambda gaps: "".join(chain.from_iterable(zip([*found[:6], *found[6]], gaps, strict=False)))
+    )
+)
+
+
+@settings(max_examples=examples(100))
+@given(LINES)
+@example("q  Q0\tone\xa0two 1 2.5 my run")
+def test_what_blanks_divide_is_read_as_trec_eval_reads_it(
+    written: Callable[[str], Path], line: str
+) -> None:
+    """Any line is refused, divided by tabs alone, or cut as in trec_eval."""
+    found = None
+    with suppress(InputError):
+        found = read_run(written(line))
+
+    if found is not None and line.count("\t") != 5:
+        fields = cut(line)
+        assert found == {fields[0]: [fields[2]]}
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def wrong_answer(value):
 
 vowels, ids, nothing = Vowels(), Ids(), Sums()
 text_total, true_total, negative = wrong_total("7"), wrong_total(True), wrong_total(-1)
+boundless = wrong_total(10**12)
 small, one = wrong_total(1), wrong_answer(1)
 failing = wrong_answer(KeyError("no such title"))
 
@@ -433,6 +434,7 @@ def test_an_invalid_predicate_is_refused_at_the_start(
         ("text_total", "total(query) gave '7' for {}; expected an integer from 0 on, or None"),
         ("true_total", "total(query) gave True for {}; expected an integer from 0 on, or None"),
         ("negative", "total(query) gave -1 for {}; expected an integer from 0 on, or None"),
+        ("boundless", "total(query) gave 1000000000000 for {}; expected at most 1,000,000, or"),
         ("small", "found 2 relevant documents for {}, but its total is 1"),
         ("one", "of the result 'a1' gave 1 for {}; expected True or False"),
         (

@@ -155,6 +155,10 @@ def join(
     >>> [(one.unit, list(one.judged.grades)) for one in found.rankings], found.missing
     ([('1', [1]), ('2', [])], 1)
     """
+    for name, given in (("qrels", collection.qrels), ("the run", run)):
+        if not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise ValueError(f"{name} is a {kind}; give a dictionary by query id")
     check_ids(collection.qrels, collection.subtopics, run, what="query")
     fallback = _judged_by_fallback(collection, run, judging)
     known = set(collection.queries)

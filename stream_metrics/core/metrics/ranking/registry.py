@@ -10,6 +10,7 @@ from stream_metrics.core.metrics.ranking import scores
 from stream_metrics.core.metrics.ranking.names import (
     MAX_GRADE,
     Definition,
+    MetricNameError,
     Option,
     RankedMetric,
     read,
@@ -308,8 +309,15 @@ def parse(text: str) -> RankedMetric:
 def parse_all(texts: Iterable[str]) -> list[RankedMetric]:
     """Parse names and suites into metrics, without repeats, in order; a text is one name."""
     texts = [texts] if isinstance(texts, str) else texts
-    found = [parse(name) for text in texts for name in SUITES.get(text.strip().lower(), (text,))]
+    found = [parse(name) for text in texts for name in _members(text)]
     return list(dict.fromkeys(found))
+
+
+def _members(text: str) -> tuple[str, ...]:
+    """The names in a suite, or the name itself."""
+    if not isinstance(text, str):
+        raise MetricNameError(f"{text!r} is not a metric: write a name, as in 'ndcg@10'")
+    return SUITES.get(text.strip().lower(), (text,))
 
 
 def companions(metric: RankedMetric) -> list[RankedMetric]:

@@ -31,6 +31,8 @@ from stream_metrics.core.metrics.text import overlap_f1, tokens_of_each
 from stream_metrics.core.metrics.words import WORDS_VERSION
 
 _NO_DIMENSIONS: Final[Mapping[str, str]] = MappingProxyType({})
+MOST_RELEVANT: Final = 1_000_000
+"""The largest total of a predicate: each relevant document takes memory."""
 
 
 class Retrieved(NamedTuple):
@@ -217,6 +219,9 @@ class Relevance:
             raise self._bad_value(
                 f"total(query) gave {total!r}", query, "an integer from 0 on, or None"
             )
+        if total > MOST_RELEVANT:
+            needed = f"at most {MOST_RELEVANT:,}, or None"
+            raise self._bad_value(f"total(query) gave {total!r}", query, needed)
         return int(total)
 
     def _relevant(self, query: Query, result: Retrieved, predicate: Predicate) -> float:
@@ -394,6 +399,7 @@ def judge_ids(
     [0, 0, 1]
     """
     check_ranking(ranking)
+    ranking = [*ranking]  # an iterator can be read once
     check_rel(rel)
     relevant = checked_grades(relevant)
     check_ids(ranking, relevant)

@@ -3,7 +3,7 @@
 A line of a run has six fields: query, ``Q0``, document, rank, score, name of the run (which may
 contain blanks). The rank is ignored: results are ordered by score, ties by document id, both
 descending. A line of qrels has four: query, iteration (or subtopic), document, grade. A line that
-begins with ``#`` is a comment, as in trec_eval.
+begins with ``#`` is a comment, as in trec_eval 10.
 
 Fields are divided at ASCII white space, as trec_eval divides them, or at tabs alone where a line
 has exactly as many as it needs: then ids may contain blanks. Elsewhere a blank in an id would shift
