@@ -18,6 +18,7 @@ from tests.oracle.retrieval import METRICS
 from tests.property.test_engine import START_S, replayed
 from tests.property.test_partition import live
 from tests.strategies import Draw, KeyedRecord, arrivals, streams
+from tests.unit.test_joined import Named, asked, recalls, ruled
 
 CONFIG = EngineConfig(retrieval=live_metrics(METRICS))
 
@@ -32,6 +33,7 @@ _RESULT: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "url": st.sampled_from(["https://x.example/a", "https://x.example/b"]),
     },
 )
+_SENT = _RESULT.map(lambda one: {name: value for name, value in one.items() if value is not None})
 _RELEVANT = st.none() | st.dictionaries(
     st.sampled_from(["A", "B", "C", "never found"]), st.integers(0, 4)
 )
@@ -43,8 +45,8 @@ def joining(draw: Draw) -> list[KeyedRecord]:
     events: list[dict[str, Any]] = []
     for n in range(draw(st.integers(1, 4))):
         found = [
-            {"result_id": f"s{n}-{rank}", **{k: v for k, v in one.items() if v is not None}}
-            for rank, one in enumerate(draw(st.lists(_RESULT, max_size=4)))
+            {"result_id": f"s{n}-{rank}", **one}
+            for rank, one in enumerate(draw(st.lists(_SENT, max_size=4)))
         ]
         events.append(
             {
@@ -97,3 +99,20 @@ def test_stored_state_is_corrected_exactly(data: st.DataObject) -> None:
 
     assert rows == expected.rows
     assert windows == expected.windows()
+
+
+@given(
+    st.lists(st.lists(_SENT, max_size=4), min_size=1, max_size=3),
+    st.sets(st.sampled_from(["A", "B", "C", "never found"])),
+)
+def test_a_rule_by_id_gives_the_figures_of_a_ground_truth(
+    searches: list[list[dict[str, Any]]], ids: set[str]
+) -> None:
+    """A rule that names ids finds what a ground truth with these ids does."""
+    fed = asked(dict.fromkeys(ids, 1), *searches)
+    truth = [fed.figures(f"s{n}").get("recall@5") for n in range(1, len(searches) + 1)]
+
+    rule = recalls(ruled(Named(*sorted(ids)), *searches))
+
+    pairs = zip(truth, rule, strict=True)
+    assert [(one, other) for one, other in pairs if one is not None and one != other] == []
