@@ -182,8 +182,8 @@ def test_a_ground_truth_without_ids_to_compare_is_named(tmp_path: Path, first: b
 
     assert found.returncode == 0
     assert found.stdout.splitlines() == [
-        f"warning: a.jsonl:{1 if first else 3}: `relevant` names documents, but no result of the "
-        "turn has a `doc_id`: nothing can be compared, so it has no figures (2 events)"
+        f"warning: a.jsonl:{1 if first else 3}: no result of the turn has a `doc_id` to compare "
+        "with the documents that `relevant` names (2 events)"
     ]
     assert found.stderr.strip() == "4 records, 0 of them bad"
 

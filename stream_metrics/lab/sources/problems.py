@@ -144,13 +144,10 @@ class GroundTruths(Generic[Place]):
 
 
 _WITHOUT_IDS: Final = {
-    kind: Finding("without_doc_id", kind, f"{what}: nothing can be compared, so it has no figures")
-    for kind, what in (
-        ("turn_completed", "`relevant` names documents, but no result of the turn has a `doc_id`"),
-        (
-            "search_iteration",
-            "no result of a search has a `doc_id`, as `relevant` of the turn asks",
-        ),
+    kind: Finding("without_doc_id", kind, f"{what} has a `doc_id` to compare with {named}")
+    for kind, what, named in (
+        ("turn_completed", "no result of the turn", "the documents that `relevant` names"),
+        ("search_iteration", "no result of a search", "the turn's `relevant` documents"),
     )
 }
 
