@@ -216,6 +216,13 @@ def test_a_byte_order_mark_may_begin_any_line(written: Callable[[str], Path]) ->
     assert read_run(written("\ufeffq Q0 a 1 2.5 m\n\ufeffq Q0 b 2 1.5 m\n")) == {"q": ["a", "b"]}
 
 
+def test_a_file_of_comments_is_called_that(written: Callable[[str], Path]) -> None:
+    """Ids of queries may begin with # as well, which no line shows."""
+    for read in (read_run, read_truth):
+        with pytest.raises(InputError, match="file: 2 of its lines begin with #, and are comm"):
+            read(written("#1 Q0 a 1 2.5 m\n\n #2 Q0 a 1 2.5 m\n"))
+
+
 def test_what_was_passed_over_is_said(written: Callable[[str], Path]) -> None:
     """Comments and blank lines are counted, with the first comment, which may be a mistaken id."""
     said: list[str] = []

@@ -131,6 +131,12 @@ class Passed:
             say(f"{path}: {said} passed over")
 
 
+def only_comments(path: Path) -> str:
+    """What an error about an empty file adds if comments are all that it has."""
+    count = sum(1 for _ in read_lines(path))
+    return f": {count:,} of its lines begin with #, and are comments" if count else ""
+
+
 def read_bytes(path: Path) -> bytes:
     """The content of a file.
 

@@ -14,6 +14,7 @@ from stream_metrics.lab.sources.collection.lines import (
     Progress,
     Say,
     bare_name,
+    only_comments,
     read_lines,
 )
 from stream_metrics.lab.sources.unchanged import InputError
@@ -92,7 +93,7 @@ def read_run(
     else:
         found = trec.read_run(path, float32=float32, progress=progress, say=say)
     if not found:
-        raise InputError(f"{path}: there is no ranking in this file")
+        raise InputError(f"{path}: there is no ranking in this file{only_comments(path)}")
     return found
 
 

@@ -29,6 +29,7 @@ from stream_metrics.lab.sources.collection.lines import (
     Line,
     Progress,
     Say,
+    only_comments,
     place,
     read_lines,
 )
@@ -128,7 +129,7 @@ def read_qrels(
             )
         judged[document] = grade_of(path, line, "grade", grade, limit)
     if not judgements:
-        raise InputError(f"{path}: there are no qrels in this file")
+        raise InputError(f"{path}: there are no qrels in this file{only_comments(path)}")
     if subtopics:
         return Collection(subtopics=judgements)
     return Collection({query: grades[""] for query, grades in judgements.items()})
