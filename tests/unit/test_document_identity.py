@@ -363,19 +363,26 @@ def test_each_id_has_the_name_under_which_it_was_recorded(value: str, name: str)
 
 
 @pytest.mark.parametrize("texts", [(passage(0), passage(1)), ("Contents", "Contents")])
+@pytest.mark.parametrize("number", ["c0", "chunk_0"])
 def test_an_own_id_that_is_unique_in_its_file_only_counts_together_with_it(
-    texts: tuple[str, str],
+    number: str, texts: tuple[str, str]
 ) -> None:
     """Files and texts show it; or only the files, if the texts are too short to be evidence."""
     one, two = (
-        doc(text, "chunk_0", source=f"/{name}.pdf")
+        doc(text, number, source=f"/{name}.pdf")
         for text, name in zip(texts, ("leave", "travel"), strict=True)
     )
 
     found = turn_of([one], [two], [one])
 
     assert duplicates(found) == [0, 0, 1]
-    assert found.turns[0].searches[1].results[0].doc_id == "/travel.pdf#chunk_0"
+    assert found.turns[0].searches[1].results[0].doc_id == f"/travel.pdf#{number}"
+
+
+def test_an_own_id_that_is_certainly_a_number_needs_no_text() -> None:
+    one, two = (doc(None, "chunk_0", source=f"/{name}.pdf") for name in ("leave", "travel"))
+
+    assert duplicates(turn_of([one, two], [two])) == [0, 1]
 
 
 def test_a_number_of_an_unknown_document_does_not_identify_a_chunk() -> None:

@@ -30,6 +30,9 @@ _LONG_TEXT: Final = 50  # characters from which the worker takes equal texts for
 _DOCUMENT_IDS: Final = ("doc_id", "document_id", "ref_doc_id", "source_id")
 _FILES: Final = ("source", "file_path", "file_name", "filename")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
+_LOCAL_ID: Final = re.compile(
+    r"(chunk|passage|para|paragraph|segment|split)[\s_.:#-]?\d+([\s_.:-]\d+)?", re.IGNORECASE
+)  # certainly unique in its document only
 _PASSAGE: Final = "passage"
 _PAGE: Final = "web_id"  # tells results apart if it differs, and proves none the same
 
@@ -255,11 +258,13 @@ def _document_id(
     found, is_own = _first(parts, ("id", "document.id")), True
     if found is None:
         found, is_own = _first(about, ("id", "document.id")), False
+    both = {**about, **parts}
+    of = _first(both, _DOCUMENT_IDS) or url or _first(both, _FILES)
+    if isinstance(found, str) and is_own and _LOCAL_ID.fullmatch(found):
+        found = _in_document(found, of)
     for holder in (parts, about) if found is None else ():
         chunk = text_id(_first(holder, ("chunk_id",)))
         if chunk is not None:
-            both = {**about, **parts, **holder}
-            of = _first(both, _DOCUMENT_IDS) or url or _first(both, _FILES)
             found, is_own = _in_document(chunk, of), True
         if found is None:
             found, is_own = text_id(_first(holder, ("doc_id",))), holder is parts

@@ -43,6 +43,10 @@ PARTS: Final = (
     "page_label",
 )
 """Names of what tells the parts of one document apart."""
+LOCAL_ID: Final = re.compile(
+    r"(chunk|passage|para|paragraph|segment|split)[\s_.:#-]?\d+([\s_.:-]\d+)?", re.IGNORECASE
+)
+"""Ids of chunks that are certainly unique in their document only."""
 _UNIQUE: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
 _ROLES: Final = ("human", "user", "ai", "assistant", "system", "tool", "function")
 _NODE: Final = re.compile(
@@ -522,7 +526,9 @@ def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> tuple
     """The document's own id, and its name. That of a chunk counts together with its document."""
     for name in _OWN_IDS:
         if own := text(parts.get(name)):
-            return own, name
+            fields = {**about, **parts}
+            place = _named(fields, _DOCUMENT_IDS) or page or _named(fields, _FILES)
+            return (in_document(own, place) if LOCAL_ID.fullmatch(own) else own), name
     of_metadata = text(parts.get("metadata.id")) or text(about.get("id"))
     for holder, prefix in ((parts, ""), (about, "metadata.")):
         whole = text(holder.get("doc_id"))

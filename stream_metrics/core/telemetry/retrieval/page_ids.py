@@ -12,7 +12,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from stream_metrics.core.telemetry.contents.documents import PARTS, Document, address_form
+from stream_metrics.core.telemetry.contents.documents import (
+    LOCAL_ID,
+    PARTS,
+    Document,
+    address_form,
+)
 from stream_metrics.core.telemetry.spans import text
 
 LONG_TEXT: Final = 50  # characters from which an equal text is evidence, as in deduplication
@@ -20,12 +25,9 @@ LONG_TEXT: Final = 50  # characters from which an equal text is evidence, as in 
 _OF_DOCUMENTS: Final = frozenset(
     ("doc_id", "metadata.doc_id", "metadata.id", "metadata.document.id")
 )
-_NUMBERED: Final = r"[\s_.:#-]?\d+([\s_.:-]\d+)?|\d+[-_:.]\d+"
-_LOCAL: Final = re.compile(
-    rf"(chunk|part|page|passage|para|paragraph|section|segment|split|node){_NUMBERED}",
-    re.IGNORECASE,
+_LOCAL_CHUNK: Final = re.compile(
+    r"[a-z]{0,4}[\s_.:#-]?\d+([\s_.:-]\d+)?|\d+[-_:.]\d+", re.IGNORECASE
 )
-_LOCAL_CHUNK: Final = re.compile(rf"[a-z]{{0,4}}{_NUMBERED}", re.IGNORECASE)
 _ELLIPSIS: Final = ("…", "...")
 _SHORTEST_CUT: Final = 20  # characters from which the beginning of another text was cut off there
 
@@ -59,9 +61,10 @@ def _names_page(name: str, id: str, group: Sequence[tuple[int, Document]]) -> bo
     documents = [document for _, document in group]
     forms = set().union(*of_search.values())
     if not _is_one_text(forms):
-        local = _LOCAL_CHUNK if name.endswith("chunk_id") else _LOCAL
-        of_document = is_of_documents(name) or local.fullmatch(id) is not None
-        return of_document or are_elsewhere(documents) or _are_parts(documents)
+        is_chunks = name.endswith("chunk_id") and _LOCAL_CHUNK.fullmatch(id) is not None
+        if is_of_documents(name) or is_chunks or LOCAL_ID.fullmatch(id) is not None:
+            return True
+        return are_elsewhere(documents) or _are_parts(documents)
     if any(document.text is None for document in documents):
         return _are_parts(documents)
     return len(min(forms, key=len)) < LONG_TEXT and are_elsewhere(documents)
