@@ -13,6 +13,9 @@ from stream_metrics.core.telemetry.recordings import Recording
 
 MAX_LISTED_REFUSALS: Final = 100
 MAX_MESSAGE_LENGTH: Final = 1_000
+FIXED: Final = "a limit without a setting"
+LIMITED: Final = frozenset({"too_large", "no_room"})
+"""The reasons that are about limits."""
 
 Reason = Literal[
     "no_identity",
@@ -60,8 +63,8 @@ HELP: Final[dict[Reason, str]] = {
     "time_out_of_range": "correct the sender's clock; times are nanoseconds since 1970",
     "outside_turn": "set `otlp.turn` to trace, or add a row to `otlp.rows` for the turn's span",
     "turn_conflict": "correct the sender: two turns of a conversation begin in one microsecond",
-    "too_large": "end traces and turns earlier, or raise `otlp.max_spans` or "
-    "`otlp.max_trace_bytes`",
+    "too_large": "end traces and turns earlier, or raise the setting that is named: "
+    "`otlp.max_spans`, `otlp.max_trace_bytes`, or one of `limits`",
     "no_room": "raise `bridge.open_traces` or `bridge.open_bytes`, or end traces earlier",
     "no_key": "set `partition_traces_by_id: true` in the Collector's Kafka exporter, or start "
     "the bridge with --rekey",
@@ -180,6 +183,7 @@ class Interpretation:
         spans, repeated: The number of distinct spans, and of repeated ones.
         nested, duplicate, reranked: The number of searches that are part of others, that another
             instrumentation recorded too, and that a reranker or joiner replaced.
+        limits: The number of refusals by the setting of the limit; ``FIXED`` if it has none.
     """
 
     trace_id: str
@@ -196,6 +200,7 @@ class Interpretation:
     nested: int = 0
     duplicate: int = 0
     reranked: int = 0
+    limits: Counter[str] = field(default_factory=Counter)
 
     @property
     def refused(self) -> Counter[Reason]:
@@ -205,10 +210,20 @@ class Interpretation:
             found[reason] += number
         return found
 
-    def refuse(self, reason: Reason, span_id: str, message: str, agent: str | None = None) -> None:
+    def refuse(
+        self,
+        reason: Reason,
+        span_id: str,
+        message: str,
+        agent: str | None = None,
+        limit: str = FIXED,
+    ) -> None:
         """Record a refusal, of the trace's agent unless another is given."""
         agent = agent or self.agent
         self.by_agent[agent, reason] += 1
+        if reason in LIMITED:
+            self.limits[limit] += 1
+            message = f"{message} ({limit})"
         if len(self.refusals) < MAX_LISTED_REFUSALS:
             shown = (
                 message

@@ -17,7 +17,12 @@ from stream_metrics.core.telemetry.contents.documents import (
     flatten_lists,
 )
 from stream_metrics.core.telemetry.interpretation import Interpretation
-from stream_metrics.core.telemetry.retrieval.searches import Retrieval, SpanProblem, query_of
+from stream_metrics.core.telemetry.retrieval.searches import (
+    Retrieval,
+    SpanProblem,
+    elsewhere,
+    query_of,
+)
 from stream_metrics.core.telemetry.roles.mapping import Role
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.spans import Span
@@ -74,6 +79,8 @@ def apply_rerankers(
                 "truncated" if span.dropped_attributes else "content_off",
                 "it records no input documents, or no output documents",
             )
+            if reason == "content_off" and (other := elsewhere(span, row)):
+                reason, message = "unrecognised", other
             problems.append(SpanProblem(span, reason, message))
             continue
         left, used = _sources_of_each(

@@ -6,11 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import (
     Document,
     SpanDocuments,
+    documents_in_attributes,
     documents_in_value,
     documents_of,
     flatten_lists,
@@ -18,9 +20,10 @@ from stream_metrics.core.telemetry.contents.documents import (
     says_failed,
 )
 from stream_metrics.core.telemetry.contents.messages import called_tools
-from stream_metrics.core.telemetry.interpretation import Interpretation
+from stream_metrics.core.telemetry.interpretation import FIXED, Interpretation
 from stream_metrics.core.telemetry.roles.kinds import SpanKinds, suggests_search
-from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, SpanMapping
+from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
+from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
 from stream_metrics.core.telemetry.roles.scopes import scopes_setting
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.spans import Span, service_of, text
@@ -34,6 +37,7 @@ _VECTORS: Final = (*_RETRIEVED, "db.vector.", "db.query.embeddings")
 OUTPUTS: Final = (
     "output.value",
     "traceloop.entity.output",
+    "gen_ai.task.output",
     "langfuse.observation.output",
     "mlflow.spanOutputs",
     "gen_ai.completion",
@@ -43,6 +47,7 @@ OUTPUTS: Final = (
 INPUTS: Final = (
     "input.value",
     "traceloop.entity.input",
+    "gen_ai.task.input",
     "langfuse.observation.input",
     "mlflow.spanInputs",
     "gen_ai.prompt",
@@ -50,6 +55,7 @@ INPUTS: Final = (
 UNKNOWN: Final = (None, Role.OTHER, Role.POSTPROCESSOR)
 _BEGINNINGS: Final = ("[", "{", '"', "D")  # of JSON, and of the repr of documents
 MAX_CONCURRENT_SEARCHES: Final = 1_000
+_NUMBERED: Final = re.compile(r"\.\d+\..*")
 _RUNS: Final = re.compile(r"^(vector_db_retrieve|retrieval|execute_tool|retrieve)\s+|\.\w+$")
 
 
@@ -76,13 +82,15 @@ class Retrieval:
 class SpanProblem:
     """Why a span makes the interpretation of its turn unreliable.
 
-    ``affects_nested_turns`` is whether the turns inside the span are affected too.
+    ``affects_nested_turns`` is whether the turns inside the span are affected too. ``limit`` is the
+    limit that it exceeds, if that is why.
     """
 
     span: Span
     reason: Any
     message: str
     affects_nested_turns: bool = False
+    limit: str = FIXED
 
 
 def find_searches(
@@ -180,7 +188,9 @@ def _without_documents(
             "content_off",
             "it does not record its results, not even an empty list",
         )
-        if span.dropped_attributes and reason == "content_off":
+        if reason == "content_off" and (other := elsewhere(span, tree.rows[span.span_id])):
+            reason, message = "unrecognised", other
+        elif span.dropped_attributes and reason == "content_off":
             reason, message = (
                 "truncated",
                 "its documents are among the dropped attributes",
@@ -193,13 +203,34 @@ def _without_documents(
     elif named.problem is not None or all(
         span.value(name) is None for name in tree.rows[span.span_id].documents
     ):
-        yield SpanProblem(span, "content_off", "the tool's result is not recorded")
+        if other := elsewhere(span, tree.rows[span.span_id]):
+            yield SpanProblem(span, "unrecognised", other)
+        else:
+            yield SpanProblem(span, "content_off", "the tool's result is not recorded")
     elif _is_search_tool(span):
         yield SpanProblem(
             span,
             "unrecognised",
             f"the tool's result has no documents; it has {_attributes(span)}",
         )
+
+
+def elsewhere(span: Span, row: Row) -> str | None:
+    """That the span has its documents in an attribute that its row does not name; None if not."""
+    known = {*row.documents, *row.inputs, *row.query, *INPUTS, *TOOL_INPUT, *QUESTION}
+    of_events = (event.attributes for event in span.events)
+    for name in dict.fromkeys(chain(span.attributes, *of_events)):
+        prefix = _NUMBERED.sub("", name)
+        if prefix in known:
+            continue
+        if document_lists(span, (name,)) or (
+            prefix != name and documents_in_attributes(span, prefix)
+        ):
+            return (
+                f"its documents are in {prefix}, which no row names: add it to `documents` of a "
+                "row in `otlp.rows`"
+            )
+    return None
 
 
 def _is_search_tool(span: Span) -> bool:

@@ -7,22 +7,22 @@ from typing import Any, Final
 from stream_metrics.core.telemetry.roles.mapping import Role, Row
 from stream_metrics.core.telemetry.roles.presets.rows import (
     ANSWER,
-    DOCUMENTS,
+    ASKED,
     EVALUATED,
+    INPUT,
     OPENLLMETRY,
     OPERATION,
     QUESTION,
+    RERANKED,
+    RETRIEVED,
+    TO_RERANK,
+    TOOL_INPUT,
+    TOOL_OUTPUT,
     operation,
 )
 
 _AZURE: Final = "langchain-azure-ai, AzureAIOpenTelemetryTracer (gen_ai.tool.type=retriever)"
 _LOONGSUITE: Final = "LoongSuite Python agent (gen_ai.span.kind)"
-
-_ASKED: Final = ("gen_ai.retrieval.query.text", "gen_ai.retriever.query", "gen_ai.retrieval.query")
-_RERANKED: Final = ("gen_ai.rerank.output_documents",)
-_TO_RERANK: Final = ("gen_ai.rerank.input_documents",)
-_TOOL_RESULT: Final = ("gen_ai.tool.call.result", "traceloop.entity.output", "output.value")
-_TOOL_INPUT: Final = ("gen_ai.tool.call.arguments", "traceloop.entity.input", "input.value")
 
 
 def _traceloop(kind: str, role: Role, **names: Any) -> Row:
@@ -30,30 +30,25 @@ def _traceloop(kind: str, role: Role, **names: Any) -> Row:
 
 
 ROWS: Final[tuple[Row, ...]] = (
-    operation(
-        "retrieval",
-        Role.SEARCH,
-        documents=(*DOCUMENTS, "traceloop.entity.output"),
-        query=_ASKED,
-    ),
+    operation("retrieval", Role.SEARCH, documents=RETRIEVED, query=ASKED),
     Row(
         Role.SEARCH,
         ((OPERATION, "execute_tool"), ("gen_ai.tool.type", "retriever")),
         _AZURE,
-        documents=("gen_ai.retriever.results", "gen_ai.retrieval.documents", *_TOOL_RESULT),
-        query=(*_ASKED, "gen_ai.tool.call.arguments"),
+        documents=TOOL_OUTPUT,
+        query=(*ASKED[: -len(INPUT)], *TOOL_INPUT),
         flattens_nesting=True,
     ),
-    operation("execute_tool", Role.TOOL, documents=(*DOCUMENTS, *_TOOL_RESULT), query=_TOOL_INPUT),
+    operation("execute_tool", Role.TOOL, documents=TOOL_OUTPUT, query=TOOL_INPUT),
     *(
         operation(
-            name, Role.RERANKER, _LOONGSUITE, documents=_RERANKED, inputs=_TO_RERANK, query=_ASKED
+            name, Role.RERANKER, _LOONGSUITE, documents=RERANKED, inputs=TO_RERANK, query=ASKED
         )
         for name in ("rerank", "rerank_documents")
     ),
     operation("react", Role.STEP, _LOONGSUITE),
     *(
-        operation(name, Role.MODEL, answer=("gen_ai.output.messages",))
+        operation(name, Role.MODEL, answer=ANSWER)
         for name in ("chat", "text_completion", "generate_content", "completion")
     ),
     operation(
@@ -76,8 +71,8 @@ ROWS: Final[tuple[Row, ...]] = (
             "LoongSuite Python agent: a graph that begins with a choice, or has its usual name",
             span=name,
             child_span=inner,
-            query=("input.value",),
-            answer=("output.value",),
+            query=QUESTION,
+            answer=ANSWER,
             maybe_turn=True,
         )
         for name, inner in (("*", "chain __start__"), ("chain LangGraph", ""))
@@ -94,24 +89,22 @@ ROWS: Final[tuple[Row, ...]] = (
             (("gen_ai.span.kind", kind),),
             _LOONGSUITE,
             documents=documents,
-            inputs=_TO_RERANK,
+            inputs=TO_RERANK if role is Role.RERANKER else (),
             query=query,
             answer=ANSWER if role in (Role.TURN, Role.MODEL) else (),
         )
         for kind, role, documents, query in (
-            ("RETRIEVER", Role.SEARCH, (*DOCUMENTS, "output.value"), (*_ASKED, "input.value")),
-            ("RERANKER", Role.RERANKER, _RERANKED, _ASKED),
-            ("TOOL", Role.TOOL, _TOOL_RESULT, _TOOL_INPUT),
+            ("RETRIEVER", Role.SEARCH, RETRIEVED, ASKED),
+            ("RERANKER", Role.RERANKER, RERANKED, ASKED),
+            ("TOOL", Role.TOOL, TOOL_OUTPUT, TOOL_INPUT),
             ("LLM", Role.MODEL, (), ()),
             ("AGENT", Role.TURN, (), QUESTION),
             ("STEP", Role.STEP, (), ()),
         )
     ),
-    _traceloop(
-        "tool", Role.TOOL, documents=("traceloop.entity.output",), query=("traceloop.entity.input",)
-    ),
+    _traceloop("tool", Role.TOOL, documents=TOOL_OUTPUT, query=TOOL_INPUT),
     *(_traceloop(kind, Role.TURN, query=QUESTION, answer=ANSWER) for kind in ("workflow", "agent")),
-    Row(Role.MODEL, (("llm.request.type", "chat"),), OPENLLMETRY),
+    Row(Role.MODEL, (("llm.request.type", "chat"),), OPENLLMETRY, answer=ANSWER),
     Row(
         Role.EVALUATOR,
         (("gen_ai.evaluation.name", ""),),

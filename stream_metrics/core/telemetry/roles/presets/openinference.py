@@ -108,7 +108,7 @@ ROWS: Final[tuple[Row, ...]] = (
         (("openinference.span.kind", "AGENT"), ("tool.name", "")),
         "openinference-instrumentation-langchain: a tool with such a name",
         scope="openinference.instrumentation.langchain",
-        documents=("output.value",),
+        documents=("retrieval.documents", "output.value"),
         query=("input.value",),
     ),
     Row(

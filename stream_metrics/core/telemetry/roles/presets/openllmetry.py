@@ -7,9 +7,13 @@ from typing import Final
 from stream_metrics.core.telemetry.roles.mapping import Role, Row
 from stream_metrics.core.telemetry.roles.presets.rows import (
     ANSWER,
+    ASKED,
+    INPUT,
     NAMING,
     OPENLLMETRY,
+    OUTPUT,
     QUESTION,
+    RETRIEVED,
     operation,
 )
 
@@ -22,10 +26,10 @@ ROWS: Final[tuple[Row, ...]] = (
             "opentelemetry-instrumentation-llamaindex",
             scope="opentelemetry.instrumentation.llamaindex",
             span=pattern,
-            documents=("traceloop.entity.output",) if role in (*NAMING, Role.POSTPROCESSOR) else (),
-            inputs=("traceloop.entity.input",) if role is Role.POSTPROCESSOR else (),
-            query=("traceloop.entity.input",),
-            answer=("traceloop.entity.output",) if role is Role.TURN else (),
+            documents=OUTPUT if role in (*NAMING, Role.POSTPROCESSOR) else (),
+            inputs=INPUT if role is Role.POSTPROCESSOR else (),
+            query=INPUT,
+            answer=OUTPUT if role is Role.TURN else (),
         )
         for role, pattern in (
             (Role.SEARCH, "*Retriever.*"),
@@ -42,9 +46,9 @@ ROWS: Final[tuple[Row, ...]] = (
             (("traceloop.entity.input", given), ("traceloop.entity.output", "[[]*")),
             f"opentelemetry-instrumentation-llamaindex: {kind} of whichever name",
             scope="opentelemetry.instrumentation.llamaindex",
-            documents=("traceloop.entity.output",),
-            inputs=("traceloop.entity.input",) if role is Role.POSTPROCESSOR else (),
-            query=("traceloop.entity.input",),
+            documents=OUTPUT,
+            inputs=INPUT if role is Role.POSTPROCESSOR else (),
+            query=INPUT,
         )
         for role, kind, given in (
             (Role.POSTPROCESSOR, "postprocessors", '{"nodes":*'),
@@ -63,8 +67,8 @@ ROWS: Final[tuple[Row, ...]] = (
         (("traceloop.span.kind", "workflow"),),
         "opentelemetry-instrumentation-haystack: a pipeline, of which only the end is recorded",
         scope="opentelemetry.instrumentation.haystack",
-        documents=("traceloop.entity.output",),
-        query=("traceloop.entity.input",),
+        documents=OUTPUT,
+        query=INPUT,
     ),
     Row(
         Role.TURN,
@@ -85,7 +89,7 @@ ROWS: Final[tuple[Row, ...]] = (
         "vector_db_retrieve",
         Role.SEARCH,
         OPENLLMETRY,
-        documents=("traceloop.entity.output", "gen_ai.task.output"),
-        query=("traceloop.entity.input", "gen_ai.task.input"),
+        documents=RETRIEVED,
+        query=ASKED,
     ),
 )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from stream_metrics.core.telemetry.roles.mapping import Role, Row
-from stream_metrics.core.telemetry.roles.presets.rows import DOCUMENTS, NAMING, graphs, operation
+from stream_metrics.core.telemetry.roles.presets.rows import (
+    ASKED,
+    DOCUMENTS,
+    NAMING,
+    RERANKED,
+    RETRIEVED,
+    TO_RERANK,
+    graphs,
+    operation,
+)
 
 _LANGFUSE: Final = "Langfuse SDK (langfuse.observation.type)"
 _MLFLOW: Final = "MLflow tracing (mlflow.spanType)"
@@ -167,9 +176,14 @@ ROWS: Final[tuple[Row, ...]] = (
             name,
             role,
             "MLflow tracing with MLFLOW_ENABLE_OTEL_GENAI_SEMCONV, which leaves out what was found",
-            documents=DOCUMENTS,
+            documents=documents,
+            inputs=inputs,
+            query=ASKED,
         )
-        for name, role in (("RETRIEVER", Role.SEARCH), ("RERANKER", Role.RERANKER))
+        for name, role, documents, inputs in (
+            ("RETRIEVER", Role.SEARCH, RETRIEVED, ()),
+            ("RERANKER", Role.RERANKER, RERANKED, TO_RERANK),
+        )
     ),
     Row(Role.OTHER, (("mlflow.spanType", ""),), _MLFLOW),
 )

@@ -11,9 +11,25 @@ GENAI: Final = "OpenTelemetry GenAI semantic conventions (gen_ai.operation.name)
 OPENLLMETRY: Final = "OpenLLMetry (traceloop.span.kind, opentelemetry-instrumentation-langchain)"
 
 OPERATION: Final = "gen_ai.operation.name"
+# Rows of one operation read the same attributes, however it is spelt: instrumentations of one
+# family write the output under either name of an operation, and under several names at once.
+OUTPUT: Final = ("traceloop.entity.output", "gen_ai.task.output", "output.value")
+INPUT: Final = ("traceloop.entity.input", "gen_ai.task.input", "input.value")
+
 DOCUMENTS: Final = ("gen_ai.retrieval.documents", "gen_ai.retriever.results")
-ANSWER: Final = ("gen_ai.output.messages", "traceloop.entity.output", "output.value")
-QUESTION: Final = ("gen_ai.input.messages", "traceloop.entity.input", "input.value")
+RETRIEVED: Final = (*DOCUMENTS, *OUTPUT)
+ASKED: Final = (
+    "gen_ai.retrieval.query.text",
+    "gen_ai.retriever.query",
+    "gen_ai.retrieval.query",
+    *INPUT,
+)
+RERANKED: Final = ("gen_ai.rerank.output_documents", *OUTPUT)
+TO_RERANK: Final = ("gen_ai.rerank.input_documents", *INPUT)
+TOOL_OUTPUT: Final = (*DOCUMENTS, "gen_ai.tool.call.result", *OUTPUT)
+TOOL_INPUT: Final = ("gen_ai.tool.call.arguments", *INPUT)
+ANSWER: Final = ("gen_ai.output.messages", *OUTPUT)
+QUESTION: Final = ("gen_ai.input.messages", *INPUT)
 EVALUATED: Final = ("retrieval.documents", "input.value")
 
 NAMING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER)
