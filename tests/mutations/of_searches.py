@@ -173,7 +173,7 @@ SEARCHES: Final = (
     Mutation(
         "texts as scores",
         "scores that are texts are ordered as texts",
-        (Edit(CHECKS, "if set(map(type, scores.values())) <= _PLAIN:", "if True:"),),
+        (Edit(CHECKS, "if set(map(type, scores.values())) <= NUMBERS:", "if True:"),),
         f"{CHECKED}::test_a_score_is_a_number",
         "TypeError: '>' not supported",
     ),

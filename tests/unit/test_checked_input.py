@@ -17,6 +17,9 @@ from stream_metrics.core.metrics.ranking.batch import Judged
 from stream_metrics.core.metrics.ranking.names import MetricNameError
 from stream_metrics.core.metrics.ranking.registry import parse, parse_all
 from stream_metrics.core.metrics.ranking.relevance import (
+    Query,
+    Relevance,
+    Retrieved,
     judge_ids,
     judge_subtopics,
     order_by_score,
@@ -25,6 +28,7 @@ from stream_metrics.core.metrics.ranking.scoring import score
 from stream_metrics.lab.evaluation.collection import Collection, JudgingOptions, join
 from stream_metrics.lab.evaluation.compare_runs import Method
 from stream_metrics.lab.evaluation.observations import of_scores
+from stream_metrics.lab.evaluation.scoring import Ranking, score_rankings
 from stream_metrics.lab.metrics.generation import AnsweredTurn, words_of
 from stream_metrics.lab.metrics.id_functions import (
     evaluate_retrieval_batch,
@@ -82,6 +86,17 @@ def test_a_grade_is_a_finite_number(function: str) -> None:
     for grade in OUT_OF_RANGE:
         with pytest.raises(ValueError, match="the grade of document 'a' is not finite"):
             WITH_GRADE[function](grade)
+
+
+@pytest.mark.parametrize("grade", ["3", None])
+def test_a_judged_ranking_has_numbers(grade: Any) -> None:
+    """Numpy would take a text for its number, and None for a result that nobody judged."""
+    for judged in (Judged([grade], [1.0]), Judged([1.0], [grade])):
+        with pytest.raises(ValueError, match=r"'q': a grade is "):
+            score_rankings([Ranking("q", judged)], parse_all(["mrr"]))
+    query = Query([Retrieved(1, "a")], {"a": grade})
+    with pytest.raises(ValueError, match=r"'c': a grade is "):
+        score_rankings([Ranking("c", Relevance().judge(query), 1)], parse_all(["mrr"]))
 
 
 def test_every_kind_of_number_is_a_grade() -> None:
@@ -160,6 +175,7 @@ DIFFERENT = "the document ids .* are of different types and never match; write a
         lambda: hit_at_k(["1"], [1]),
         lambda: ndcg_at_k(["1"], ["1"], 5, {1: 2.0}),
         lambda: evaluate_retrieval_batch([{"relevant_docs": [1]}], [[{"id": "1"}]]),
+        lambda: Relevance().judge(Query([Retrieved(1, "1")], {1: 2})),
     ],
 )
 def test_ids_of_different_types_are_refused(call: Callable[[], object]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from stream_metrics.core.metrics.ranking.batch import CELLS, Bools, Floats, Ints, Judged, Strategy
+from stream_metrics.core.metrics.ranking.checks import NUMBERS, number
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 from stream_metrics.core.metrics.ranking.registry import companions, parse, parse_all
 from stream_metrics.core.metrics.ranking.scoring import score
@@ -150,13 +151,16 @@ def score_rankings(
         cells: The most ranks held in arrays at a time.
 
     Raises:
-        ValueError: A metric is not defined for a grade.
+        ValueError: A metric is not defined for a grade, or a grade is not a number.
 
     >>> from stream_metrics.core.metrics.ranking.relevance import judge_ids
     >>> found = score_rankings([Ranking("q", judge_ids(["x", "a"], {"a": 1}))], metrics_of(["mrr"]))
     >>> next(found.rows())["scores"]
     {'mrr': 0.5, 'judged@10': 0.5}
     """
+    for ranking in rankings:
+        if ranking.judged is not None:
+            _check_grades(ranking.unit, ranking.judged)
     known = [at for at, ranking in enumerate(rankings) if ranking.judged is not None]
     found = score(
         [ranking.judged for ranking in rankings if ranking.judged is not None],
@@ -185,3 +189,13 @@ def score_rankings(
     return ScoredRankings(
         unit, tuple(metrics), places, values, with_relevant, retrieved, judged, relevant
     )
+
+
+def _check_grades(unit: str, judged: Judged) -> None:
+    """Refuse what numpy would take for a number: texts, and None as NaN."""
+    every: tuple[Sequence[Any], ...] = (judged.grades, judged.truth or ())
+    for grades in every:
+        if not set(map(type, grades)) <= NUMBERS:
+            for grade in grades:
+                if grade is None or grade == grade:  # NaN: nobody judged the result
+                    number(grade, f"{unit!r}: a grade")

@@ -20,7 +20,7 @@ SMALLEST_GRADE: Final = 1e-290
 """The smallest grade above 0: discounts of gains below it would be rounded."""
 
 _TEXT: Final = frozenset({str})
-_PLAIN: Final = frozenset({float, int})
+NUMBERS: Final = frozenset({float, int})
 
 
 def check_ids(*groups: Iterable[object], what: str = "document") -> None:
@@ -90,7 +90,7 @@ def checked_grades(grades: Mapping[Any, Any]) -> Mapping[Any, float]:
             f"judgements are a dictionary of grades by document id, not {_shown(grades)}"
         )
     values = grades.values()
-    if set(map(type, values)) <= _PLAIN and all(map(_fits, values)):
+    if set(map(type, values)) <= NUMBERS and all(map(_fits, values)):
         return grades
     return {
         document: number(grade, f"the grade of document {document!r}")
@@ -108,7 +108,7 @@ def checked_scores(scores: Mapping[Any, Any]) -> Mapping[Any, float]:
     if not isinstance(scores, Mapping):
         raise ValueError(f"a run has a dictionary of scores by document id, not {_shown(scores)}")
     check_ids(scores)
-    if set(map(type, scores.values())) <= _PLAIN:
+    if set(map(type, scores.values())) <= NUMBERS:
         return scores
     return {
         document: number(score, f"the score of document {document!r}", finite=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from operator import gt
 from pathlib import Path
@@ -197,6 +198,8 @@ class Relevance:
         return None
 
     def _by_qrels(self, query: Query, relevant: Mapping[str, float]) -> Judged:
+        named = [result.doc_id for result in query.results if result.doc_id is not None]
+        check_ids(named, [*islice(relevant, 1)])
         return Judged(
             grades=[
                 UNJUDGED if result.doc_id is None else relevant.get(result.doc_id, UNJUDGED)
