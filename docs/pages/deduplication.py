@@ -60,9 +60,10 @@ order of the turn's searches and their ranks, not of arrival.
   same text indexed twice; `dedup.identical_content` turns this off).
 - Ids are compared exactly. Only values of `alias`, `upn` and `email`, and UUIDs, are compared
   without regard to case.
-- {_names(newest().local_components)} may be unique within one document only, like "chunk_0". If
-  nothing else identifies two results, their documents differ (another `doc_id`, or another host
-  or path) and their texts differ, they are different documents.
+- Ids of chunks may be unique within one document only, like "chunk_0":
+  {_names(newest().local_components)}. If nothing else identifies two results, their documents
+  differ (another `doc_id`, or another host or path) and their texts differ, they are different
+  documents.
 
 ## URLs
 

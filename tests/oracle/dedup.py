@@ -52,6 +52,10 @@ _PLACES = {
     *("scrollbar", "statusbar", "messages", "highlight", "comment", "fdf", "t", "xywh", "track"),
     *("char", "line", "row", "col", "cell"),
 }
+_LOCAL = {
+    *("chunk", "chunk_id", "chunk_index", "chunk_number", "page", "page_label", "page_number"),
+    *("passage_id", "split_id", "start_index"),
+}
 _PLACE_SYNTAX = ("epubcfi(", "xpointer(", "element(", "svgView(", "fn:", "fnref:")
 _IDENTITY = ("id", "itemid", "version", "sourcedoc", "docid", "v", "p")
 _IGNORED = {"retrieved_at", "score", "rank", "similarity", "highlight", "language", "source"}
@@ -339,11 +343,12 @@ def verify(a: Result, b: Result, settings: Settings) -> Verdict:
 
 
 def _parts_of_two_documents(kind: str, a: Result, b: Result, settings: Settings) -> bool:
-    """Only the `chunk_id` identifies them, and documents and texts are others."""
+    """Only numbers of chunks identify them, and documents and texts are others."""
     if settings.tables < 2:
         return False
     left, right = id_components(a, settings), id_components(b, settings)
-    if {name for name in left if name in right and is_definitive(kind, name)} != {"chunk_id"}:
+    both = {name for name in left if name in right and is_definitive(kind, name)}
+    if not both or both - _LOCAL:
         return False
     ids = [generic_id(result, settings) for result in (a, b)]
     urls = [url_parts(result, settings) for result in (a, b)]

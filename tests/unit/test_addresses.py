@@ -6,7 +6,7 @@ import pytest
 
 from stream_metrics.core.dedup.deduplicator import PlainDeduplicator
 from stream_metrics.core.dedup.index import DedupCounts
-from stream_metrics.core.dedup.tables import DedupRules
+from stream_metrics.core.dedup.tables import CHUNK_COMPONENTS, DedupRules
 from stream_metrics.core.events.wire import Result
 from tests.oracle import dedup as oracle
 
@@ -132,17 +132,24 @@ def test_a_text_in_two_unicode_forms_is_one_text() -> None:
     )
 
 
-def chunk(**values: object) -> Result:
+def chunk(component: str = "chunk_id", **values: object) -> Result:
     """A result with a chunk number that other documents have, too."""
-    return Result(result_id=str(values), ids={"chunk_id": "chunk_0"}, **values)  # type: ignore[arg-type]
+    return Result(result_id=str(values), ids={component: "chunk_0"}, **values)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("component", CHUNK_COMPONENTS)
 @pytest.mark.parametrize(
     "where", [("doc_id", "policy-7", "policy-8"), ("url", "https://a.example", "https://b.example")]
 )
-def test_equal_chunk_numbers_in_two_documents_are_two_chunks(where: tuple[str, str, str]) -> None:
-    name, one, other = where
-    assert not are_one(chunk(**{name: one}, content=ONE), chunk(**{name: other}, content=OTHER))
+def test_equal_chunk_numbers_in_two_documents_are_two_chunks(
+    where: tuple[str, str, str], component: str
+) -> None:
+    name, *two = where
+    one, other = (
+        chunk(component, **{name: value}, content=text)
+        for value, text in zip(two, (ONE, OTHER), strict=True)
+    )
+    assert not are_one(one, other)
 
 
 def test_an_equal_chunk_id_is_one_chunk_if_the_text_is_the_same() -> None:

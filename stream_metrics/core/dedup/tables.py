@@ -28,6 +28,10 @@ OWN_NAMES: Final = frozenset(("text", "title", "snippet", "content"))
 TITLE_FIELDS: Final = ("subject", "file_name", "display_name")
 CASELESS_COMPONENTS: Final = frozenset(("alias", "upn", "email"))
 SERIES_COMPONENT: Final = "original_id"
+CHUNK_COMPONENTS: Final = (
+    "chunk", "chunk_id", "chunk_index", "chunk_number", "page", "page_label", "page_number",
+    "passage_id", "split_id", "start_index",
+)  # fmt: skip
 IGNORED_FIELDS: Final = (
     "retrieved_at", "score", "rank", "similarity", "highlight", "language", "source",
 )  # fmt: skip
@@ -314,7 +318,7 @@ publish(
         other=published()[1].other,
         canonical_texts=True,
         careful_addresses=True,
-        local_components=frozenset(("chunk_id",)),
+        local_components=frozenset(CHUNK_COMPONENTS),
         joined_grades=True,
     )
 )
