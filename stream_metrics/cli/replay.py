@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -33,6 +34,7 @@ from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
 from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.core.compiled import ENGINE
+from stream_metrics.core.events.limits import limit_of
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity
@@ -387,3 +389,13 @@ def _summary(report: dict[str, Any], out: Path) -> None:
         console.print(beyond.text(), style="yellow", highlight=False)
     for text in without_ids_of(report).texts():
         console.print(text, style="yellow", highlight=False, markup=False)
+    if (left_out := _left_out(report["bad_records"])) is not None:
+        console.print(left_out, style="yellow", highlight=False)
+
+
+def _left_out(bad: dict[str, Any]) -> str | None:
+    """How many of the rejected records are beyond a limit, by its setting; None if none is."""
+    limits = Counter(limit_of(one["reason"], one["message"]) for one in bad["first"])
+    named = ", ".join(f"{number:,} by `{name}`" for name, number in limits.items() if name)
+    least = "at least " if bad["count"] > len(bad["first"]) else ""
+    return f"records left out because of limits: {least}{named}" if named else None

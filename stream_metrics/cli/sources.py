@@ -17,6 +17,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore, page_ids_message
 from stream_metrics.core.telemetry.assembly import ClosedTrace
+from stream_metrics.core.telemetry.interpretation import FIXED
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import EVENT, FileRange, expand, file_ranges, numbered_records
@@ -370,6 +371,12 @@ def summary_lines(counts: TraceCounts) -> list[str]:
             f"{counts.forgotten:,} searches were forgotten before another instrumentation's trace "
             "of them could come, which then counts, too: name the scope to use in `otlp.scopes`"
         )
+    if counts.limits:
+        named = ", ".join(
+            f"{number:,} by {limit if limit == FIXED else f'`{limit}`'}"
+            for limit, number in _most_frequent(counts.limits)
+        )
+        lines.append(f"turns or traces left out because of limits: {named}")
     if counts.refused:
         lines.append("set aside: " + "; ".join(_refused(counts)) + "; run.json has the first spans")
     if counts.empty:

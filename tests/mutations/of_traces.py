@@ -69,8 +69,8 @@ BRIDGES: Final = (
         (
             Edit(
                 ASSEMBLY,
-                'self._close(next(iter(among.values())), "no_room", message)',
-                'self._close(list(among.values())[-1], "no_room", message)',
+                'self._close(next(iter(among.values())), "no_room", message, limit)',
+                'self._close(list(among.values())[-1], "no_room", message, limit)',
             ),
         ),
         "tests/property/test_assembly.py::test_assembly_equals_the_naive_implementation",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,34 @@ def present(entries: dict[str, Any] | list[Any], limit: int) -> int:
     if count > limit and isinstance(entries, dict):
         count -= sum(value is None for value in entries.values())
     return count
+
+
+_SETTINGS: Final = {
+    "searches": "searches_per_event",
+    "results": "results_per_event",
+    "labels": "labels_per_event",
+    "relevant": "relevant_per_event",
+    "ids of a result": "ids_per_result",
+    "fields of a result": "fields_per_result",
+    "url (bytes)": "url_bytes",
+}
+
+
+def limit_of(reason: str, message: str) -> str | None:
+    """The setting of the limit because of which a record is rejected; None for other reasons.
+
+    >>> limit_of("over_limit", too_many("results", 3_000, 2_000))
+    'limits.results_per_event'
+    """
+    match reason:
+        case "too_large":
+            return "limits.record_bytes"
+        case "too_deep":
+            return "limits.json_levels"
+        case "over_limit":
+            return f"limits.{_SETTINGS.get(message.partition(':')[0], 'values_per_list')}"
+        case _:
+            return None
 
 
 def too_many(what: str, count: int, limit: int) -> str:

@@ -30,8 +30,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from stream_metrics.core.events.decode import EARLIEST_US
-from stream_metrics.core.telemetry.interpret import interpret
-from stream_metrics.core.telemetry.interpretation import Interpretation, Reason
+from stream_metrics.core.telemetry.interpret import MAX_BYTES, MAX_SPANS, interpret
+from stream_metrics.core.telemetry.interpretation import FIXED, Interpretation, Reason
 from stream_metrics.core.telemetry.options import Options
 from stream_metrics.core.telemetry.roles.mapping import SpanMapping
 from stream_metrics.core.telemetry.roles.tree import preferred
@@ -41,6 +41,9 @@ TOTAL_RATIO: Final = 2  # of open traces of all services to those of one
 REMEMBERED_TRACES_RATIO: Final = 16
 MAX_HEAP_RATIO: Final = 4  # of heap entries to useful ones
 SPAN_OVERHEAD_BYTES: Final = 250  # memory per stored span besides its content
+
+OPEN_TRACES: Final = "bridge.open_traces"
+OPEN_BYTES: Final = "bridge.open_bytes"
 
 _DECODE: Final = msgspec.msgpack.Decoder(Span).decode
 
@@ -89,6 +92,7 @@ class ClosedTrace:
         spans: The number of its spans.
         encoded_spans: Its distinct spans in MessagePack; empty for a refused trace.
         reason, message: Why it is refused before its spans are interpreted; None if it is not.
+        limit: The setting of the limit that it exceeds, if that is why.
         service: Of a refused trace, the service that sent one of its spans; None if unknown.
     """
 
@@ -100,6 +104,7 @@ class ClosedTrace:
     reason: Reason | None = None
     message: str = ""
     service: str | None = None
+    limit: str = FIXED
 
     @property
     def timestamp_ms(self) -> int | None:
@@ -113,7 +118,7 @@ class ClosedTrace:
         interpretation = Interpretation(
             self.trace_id, service=self.service, agent=self.service, spans=self.spans
         )
-        interpretation.refuse(self.reason, "", self.message)
+        interpretation.refuse(self.reason, "", self.message, limit=self.limit)
         return interpretation
 
 
@@ -180,14 +185,16 @@ class _OpenTrace:
             if not self.missing[span.parent_id]:
                 del self.missing[span.parent_id]
 
-    def refusal(self, bounds: Bounds) -> tuple[Reason, str] | None:
-        """Why the trace is refused now, as reason and message; None if it is not."""
+    def refusal(self, bounds: Bounds) -> tuple[Reason, str, str] | None:
+        """Why the trace is refused now, as reason, message and limit; None if it is not."""
         number = len(self.held)
         size = self.size - number * SPAN_OVERHEAD_BYTES
         if self.without_id:
-            return "bad_id", f"{self.without_id:,} of its spans have no id of the right length"
+            message = f"{self.without_id:,} of its spans have no id of the right length"
+            return "bad_id", message, FIXED
         if number > bounds.trace_spans or size > bounds.trace_bytes:
-            return "too_large", f"it has {number:,} spans of {size:,} bytes"
+            limit = MAX_SPANS if number > bounds.trace_spans else MAX_BYTES
+            return "too_large", f"it has {number:,} spans of {size:,} bytes", limit
         return None
 
     def deadline_ms(self, bounds: Bounds) -> int:
@@ -348,7 +355,11 @@ class Assembly:
         return trace
 
     def _close(
-        self, trace: _OpenTrace, reason: Reason | None = None, message: str = ""
+        self,
+        trace: _OpenTrace,
+        reason: Reason | None = None,
+        message: str = "",
+        limit: str = FIXED,
     ) -> ClosedTrace:
         del self._open[trace.trace_id]
         of_service = self._of_service[trace.service]
@@ -363,7 +374,15 @@ class Assembly:
             service = service_of(_DECODE(held[0])) if held else None
         place, spans = trace.place, len(held) + trace.without_id
         return ClosedTrace(
-            trace.trace_id, place.offset, trace.last_ms, spans, kept, reason, message, service
+            trace.trace_id,
+            place.offset,
+            trace.last_ms,
+            spans,
+            kept,
+            reason,
+            message,
+            service,
+            limit,
         )
 
     def _close_due(self, time_ms: int | None) -> Iterator[ClosedTrace]:
@@ -405,18 +424,22 @@ class Assembly:
         for service in services:
             mine = self._of_service.get(service)
             while mine and (len(mine.traces) > most or mine.size > most_bytes):
-                closed.append(self._refuse_oldest(mine.traces, mine.size, "its service"))
+                limit = OPEN_TRACES if len(mine.traces) > most else OPEN_BYTES
+                closed.append(self._refuse_oldest(mine.traces, mine.size, "its service", limit))
         most, most_bytes = TOTAL_RATIO * most, TOTAL_RATIO * most_bytes
         while len(self._open) > most or self.open_bytes > most_bytes:
-            closed.append(self._refuse_oldest(self._open, self.open_bytes, "all services"))
+            limit = OPEN_TRACES if len(self._open) > most else OPEN_BYTES
+            closed.append(self._refuse_oldest(self._open, self.open_bytes, "all services", limit))
         return closed
 
-    def _refuse_oldest(self, among: dict[str, _OpenTrace], size: int, whose: str) -> ClosedTrace:
+    def _refuse_oldest(
+        self, among: dict[str, _OpenTrace], size: int, whose: str, limit: str
+    ) -> ClosedTrace:
         message = (
             f"{len(among):,} traces of {whose} with {size:,} bytes of spans are open in its "
             "partition"
         )
-        return self._close(next(iter(among.values())), "no_room", message)
+        return self._close(next(iter(among.values())), "no_room", message, limit)
 
     # -- remembered traces -----------------------------------------------------------------------
 
@@ -454,7 +477,7 @@ class Assembly:
             trace = self._open.get(trace_id)
             if trace is not None:
                 message = f"{most:,} other traces have come since its last record"
-                closed.append(self._close(trace, "no_room", message))
+                closed.append(self._close(trace, "no_room", message, OPEN_TRACES))
         return closed
 
 

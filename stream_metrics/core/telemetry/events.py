@@ -24,32 +24,37 @@ class Event(NamedTuple):
 def events(interpretation: Interpretation, content: bool = True) -> Iterator[Event]:
     """The events of a trace in the order of its turns; ``content`` is whether to include texts."""
     for turn in interpretation.turns:
-        for search in turn.searches:
-            yield _search(interpretation.trace_id, turn, search, content)
-        if turn.skipped:
-            yield _event(
-                interpretation.trace_id,
-                turn,
-                "search_iteration",
-                turn.span_id,
-                turn.number,
-                agent=turn.agent,
-                release=turn.release,
-                iteration=1,
-                gate={"decision": "skip"},
-                kind="gate",
-            )
-        if turn.answer is not None or turn.question is not None:
-            yield _event(
-                interpretation.trace_id,
-                turn,
-                "turn_completed",
-                turn.span_id,
-                turn.number,
-                answer=turn.answer,
-                question=turn.question,
-            )
+        yield from turn_events(interpretation.trace_id, turn, content)
     yield from label_events(interpretation.trace_id, interpretation.labels)
+
+
+def turn_events(trace_id: str, turn: Turn, content: bool = True) -> Iterator[Event]:
+    """The events of a turn, without labels."""
+    for search in turn.searches:
+        yield _search(trace_id, turn, search, content)
+    if turn.skipped:
+        yield _event(
+            trace_id,
+            turn,
+            "search_iteration",
+            turn.span_id,
+            turn.number,
+            agent=turn.agent,
+            release=turn.release,
+            iteration=1,
+            gate={"decision": "skip"},
+            kind="gate",
+        )
+    if turn.answer is not None or turn.question is not None:
+        yield _event(
+            trace_id,
+            turn,
+            "turn_completed",
+            turn.span_id,
+            turn.number,
+            answer=turn.answer,
+            question=turn.question,
+        )
 
 
 def label_events(trace_id: str, labels: Iterable[Label]) -> Iterator[Event]:

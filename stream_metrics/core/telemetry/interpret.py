@@ -34,6 +34,8 @@ from stream_metrics.core.telemetry.turns.left_out import may_be_left_out, refuse
 from stream_metrics.core.telemetry.turns.turns import NO_TURN, TurnBuilder, agent_of_turn
 
 MAX_TURNS: Final = 10_000
+MAX_SPANS: Final = "otlp.max_spans"
+MAX_BYTES: Final = "otlp.max_trace_bytes"
 MAX_SPAN_DEPTH: Final = 1_000
 
 
@@ -92,7 +94,10 @@ def _interpret(
         return interpretation, None, ResultIndex(None, (), {})
     if len(kept) > options.max_spans:
         interpretation.refuse(
-            "too_large", "", f"the trace has {len(kept):,} spans, more than {options.max_spans:,}"
+            "too_large",
+            "",
+            f"the trace has {len(kept):,} spans, more than {options.max_spans:,}",
+            limit=MAX_SPANS,
         )
         return interpretation, None, ResultIndex(None, (), {})
     tree = SpanTree(kept, mapping, options.scopes)

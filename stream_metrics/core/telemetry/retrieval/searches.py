@@ -20,7 +20,7 @@ from stream_metrics.core.telemetry.contents.documents import (
     says_failed,
 )
 from stream_metrics.core.telemetry.contents.messages import called_tools
-from stream_metrics.core.telemetry.interpretation import FIXED, Interpretation
+from stream_metrics.core.telemetry.interpretation import Interpretation
 from stream_metrics.core.telemetry.roles.kinds import SpanKinds, suggests_search
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
 from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
@@ -82,15 +82,13 @@ class Retrieval:
 class SpanProblem:
     """Why a span makes the interpretation of its turn unreliable.
 
-    ``affects_nested_turns`` is whether the turns inside the span are affected too. ``limit`` is the
-    limit that it exceeds, if that is why.
+    ``affects_nested_turns`` is whether the turns inside the span are affected too.
     """
 
     span: Span
     reason: Any
     message: str
     affects_nested_turns: bool = False
-    limit: str = FIXED
 
 
 def find_searches(

@@ -259,9 +259,8 @@ class TurnBuilder:
     ) -> Iterable[SpanProblem]:
         for retrieval in retrievals:
             if len(retrieval.documents) > MAX_RESULTS:
-                yield SpanProblem(
-                    retrieval.span, "too_large", f"it has more than {MAX_RESULTS:,} documents"
-                )
+                number = f"{len(retrieval.documents):,} documents, more than {MAX_RESULTS:,}"
+                yield SpanProblem(retrieval.span, "too_large", f"it has {number}")
             elif (problem := identities.problem(retrieval.documents)) is not None:
                 yield SpanProblem(retrieval.span, *problem)
 

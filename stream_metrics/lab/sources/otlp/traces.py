@@ -34,11 +34,13 @@ from stream_metrics.core.telemetry import (
     SpanMapping,
     UnusedScore,
     apply_evaluations,
-    events,
     interpret,
     label_events,
 )
 from stream_metrics.core.telemetry.assembly import ClosedTrace
+from stream_metrics.core.telemetry.interpret import MAX_BYTES, MAX_SPANS
+from stream_metrics.core.telemetry.interpretation import FIXED
+from stream_metrics.core.telemetry.interpreter import checked_events
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.recordings import Recordings
 from stream_metrics.core.telemetry.spans import service_of
@@ -93,6 +95,7 @@ class TraceCounts:
         repeated: Spans that were dropped for others with the same ids.
         turns: Turns with events; ``skipped`` ones have no search, and of ``iterations_inferred``
             ones only times separate the iterations.
+        limits: Refusals because of limits, by the setting of the limit.
         page_ids: The names of ids that turned out to be those of pages, by agent.
         unnamed: Turns of traces that name no conversation and count as one each.
         searches: Searches with events.
@@ -133,6 +136,7 @@ class TraceCounts:
     empty: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     refused_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
     first_refused: list[dict[str, Any]] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
 
@@ -305,7 +309,9 @@ class TraceStore:
                 continue
             if trace and (number > options.max_spans or size > options.max_bytes):
                 message = f"the trace has {number:,} spans of {size:,} bytes"
-                self._add(database, self._refused(database, trace, number, "too_large", message))
+                limit = MAX_SPANS if number > options.max_spans else MAX_BYTES
+                refused = self._refused(database, trace, number, "too_large", message, limit)
+                self._add(database, refused)
                 continue
             rows = database.execute(_SPANS, (trace,))
             groups = [map(_span, rows)] if trace else ([_span(row)] for row in rows)
@@ -320,12 +326,18 @@ class TraceStore:
         ).fetchone()
 
     def _refused(
-        self, database: sqlite3.Connection, trace: str, spans: int, reason: Reason, message: str
+        self,
+        database: sqlite3.Connection,
+        trace: str,
+        spans: int,
+        reason: Reason,
+        message: str,
+        limit: str = FIXED,
     ) -> Interpretation:
         """The interpretation of a trace that is refused without being read."""
         service = service_of(_span(database.execute(_SPANS, (trace,)).fetchone()))
         interpretation = Interpretation(trace, service=service, agent=service, spans=spans)
-        interpretation.refuse(reason, "", message)
+        interpretation.refuse(reason, "", message, limit=limit)
         return interpretation
 
     def _add(
@@ -336,6 +348,9 @@ class TraceStore:
     ) -> None:
         """Count a trace and store its events; ``timestamp_ms`` is that of its last record."""
         self._recordings.refuse_repeated(interpretation)
+        checked, _ = checked_events(
+            interpretation, self._limits, timestamp_ms, self._options.content
+        )
         self.counts.forgotten = self._recordings.forgotten_soon
         counts = self.counts
         self._stored += interpretation.spans + interpretation.refused["bad_id"]
@@ -347,6 +362,8 @@ class TraceStore:
         counts.reranked += interpretation.reranked
         refused = interpretation.refused
         counts.empty += not (interpretation.turns or refused)
+        for limit, number in interpretation.limits.items():
+            counts.limits[limit] = counts.limits.get(limit, 0) + number
         for number_by, more in ((counts.kinds, interpretation.kinds), (counts.refused, refused)):
             for name, number in more.items():
                 name = name if name in number_by or len(number_by) < MAX_KINDS else "others"
@@ -384,7 +401,7 @@ class TraceStore:
                     _stamp_ms(event) if timestamp_ms is None else timestamp_ms,
                     event.value,
                 )
-                for place, event in enumerate(events(interpretation, self._options.content))
+                for place, (event, _) in enumerate(checked)
             ),
         )
 
