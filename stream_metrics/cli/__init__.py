@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -186,9 +187,19 @@ def _start_fast() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # commands multiply no matrices
 
 
+def refuse_overflow() -> None:
+    """Make an error of what numpy warns of, since the figure would be infinite or not a number."""
+    for said in ("overflow", "invalid value", "divide by zero"):
+        for module in ("stream_metrics", "numpy"):
+            warnings.filterwarnings(
+                "error", rf"{said} encountered", RuntimeWarning, rf"{module}(\.|$)"
+            )
+
+
 def main() -> None:
     """Run the command; usage and input errors are one line on standard error and exit code 2."""
     _start_fast()
+    refuse_overflow()
     # Commands report errors themselves; aiokafka would log them to standard error as well.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     try:

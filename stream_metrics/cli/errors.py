@@ -37,6 +37,8 @@ def error_lines(error: Exception) -> list[str]:
                 f"the state in Redis is damaged: {error}; restore a backup, or run "
                 "`stream-metrics build --again`"
             ]
+        case RuntimeWarning():  # of numpy, by `refuse_overflow`
+            return [f"a figure is beyond the range of double precision ({error})"]
         case ValidationError():
             return setting_problems(error)
         case OSError():

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import typer
 from aiokafka.errors import KafkaConnectionError
@@ -13,12 +14,28 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from redis import exceptions as redis
 
 from deploy.local.process import free_port
+from stream_metrics.cli import refuse_overflow
 from stream_metrics.cli.common import UsageError, answered
 from stream_metrics.cli.errors import error_lines
 from stream_metrics.clients.kafka.rights import error_text, explain
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.live.redis.errors import translate_error
 from tests.helpers import ran
+
+
+@pytest.mark.filterwarnings("default")
+def test_overflow_is_an_error_of_one_line() -> None:
+    """Numpy would warn on standard error, and the figure be infinite or not a number."""
+    refuse_overflow()
+    array = np.array([1e200, 0.0])
+
+    with pytest.raises(RuntimeWarning, match="overflow encountered") as ended:
+        np.var(array)
+
+    (line,) = error_lines(ended.value)
+    assert line.startswith("a figure is beyond the range of double precision (overflow")
+    with pytest.warns(RuntimeWarning, match="overflow encountered"):
+        array * array  # of other modules, such as a rule of relevance
 
 
 @pytest.mark.parametrize(
