@@ -236,6 +236,15 @@ def test_ids_of_one_type_other_than_text_are_accepted() -> None:
         (lambda: hit_at_k({"a": 0}, ["a"]), "give grades as relevance_grades"),
         (lambda: hit_at_k(1, [1]), "relevant ids are a list, not a int"),
         (lambda: mean_reciprocal_rank("ab", "ab"), "give one list of ids per query"),
+        (
+            lambda: mean_reciprocal_rank({"q": ["a"]}, {"q": ["b"]}),
+            "give one list of ids per query",
+        ),
+        (lambda: ndcg_at_k(["a"], ["a"], 5, ["a"]), "a dictionary of grades by document id"),
+        (lambda: evaluate_retrieval_batch([{"relevant_docs": ["a"]}], [["a"]]), "dictionaries"),
+        (lambda: evaluate_retrieval_batch(["a"], [[{"id": "a"}]]), "query 0 .* dictionaries"),
+        (lambda: calculate_confidence_interval({1: 0.5, 2: 0.5}), "a list of numbers, not a dict"),
+        (lambda: calculate_confidence_interval("12"), "a list of numbers, not a str"),
         (lambda: evaluate_retrieval_batch([{}], [[]]), r"query 0 .* has no 'relevant_docs'"),
         (lambda: evaluate_retrieval_batch([{"relevant_docs": []}], [[{}]]), "has no 'id'"),
         (lambda: words_of(AnsweredTurn("c", answer="a", references="ab")), "give a list of texts"),
@@ -344,6 +353,29 @@ def test_statistics_take_numbers_that_they_can_square() -> None:
         with pytest.raises(TypeError, match="mrr is not a finite number"):
             of_scores({"query_id": "q", "dimensions": {}, "scores": {"mrr": score_of}})
     assert Method().tested
+
+
+@pytest.mark.parametrize("value", [NAN, 0, 1, 95, "0.95", None])
+def test_a_probability_is_between_0_and_1(value: Any) -> None:
+    """With a NaN nothing would be significant, with 95 everything."""
+    for call in (
+        lambda: statistical_significance_test([0.1] * 6, [0.2] * 6, value),
+        lambda: calculate_confidence_interval([0.1, 0.2], value),
+        lambda: bootstrap_confidence_interval([0.1, 0.2], 10, value),
+    ):
+        with pytest.raises(ValueError, match=r"(alpha|confidence_level) is"):
+            call()
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, "10", None])
+def test_at_least_one_resample_is_drawn(value: Any) -> None:
+    """Otherwise there would be no quantiles."""
+    for call in (
+        lambda: bootstrap_confidence_interval([0.1, 0.2], value),
+        lambda: paired_bootstrap_test([0.1] * 6, [0.2] * 6, value),
+    ):
+        with pytest.raises(ValueError, match=r"n_bootstrap is .*; draw at least one resample"):
+            call()
 
 
 @pytest.mark.parametrize("value", [None, "1", NAN, INF])

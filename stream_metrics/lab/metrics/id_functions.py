@@ -12,7 +12,11 @@ from math import fsum
 from typing import Any, Final, Literal
 
 from stream_metrics.core.metrics.ranking.batch import Judged
-from stream_metrics.core.metrics.ranking.checks import check_ids, check_ranking
+from stream_metrics.core.metrics.ranking.checks import (
+    check_ids,
+    check_ranking,
+    checked_grades,
+)
 from stream_metrics.core.metrics.ranking.registry import parse
 from stream_metrics.core.metrics.ranking.relevance import judge_ids
 from stream_metrics.core.metrics.ranking.scoring import score
@@ -37,7 +41,7 @@ def _judged(relevant: Ids, predicted: Ids, grades: Mapping[str, float] | None = 
         )
     if grades is None:
         return judge_ids(_ranking(predicted), dict.fromkeys(ids, 1.0))
-    ids = list(ids)
+    ids, grades = list(ids), checked_grades(grades)
     check_ids(ids, grades)
     return judge_ids(_ranking(predicted), {one: grades.get(one, 0.0) for one in ids})
 
@@ -150,8 +154,8 @@ def _mean(name: str, relevant: Sequence[Ids], predicted: Sequence[Ids]) -> float
             "give one of each per query"
         )
     for given in (relevant, predicted):
-        if isinstance(given, str):
-            raise ValueError(f"{given!r} is one text; give one list of ids per query")
+        if isinstance(given, str | Mapping):
+            raise ValueError(f"{given!r} is no list; give one list of ids per query, in order")
     rows = [_judged(*pair) for pair in zip(relevant, predicted, strict=True)]
     return fsum(score(rows, [parse(name)]).values[:, 0]) / len(rows) if rows else 0.0
 
@@ -190,6 +194,10 @@ def evaluate_retrieval_batch(
             rows.append(_judged(query["relevant_docs"], ids, query.get("relevance_grades")))
         except KeyError as error:
             raise ValueError(f"query {at} (from 0): it or a result has no {error}") from error
+        except (AttributeError, TypeError) as error:
+            raise ValueError(
+                f"query {at} (from 0): the query and each of its results are dictionaries ({error})"
+            ) from error
         except ValueError as error:
             raise ValueError(f"query {at} (from 0): {error}") from error
     names = (
