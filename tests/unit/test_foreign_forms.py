@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,6 +114,7 @@ FORMS: Final[dict[str, tuple[Any, str]]] = {
     "no text as base64": ({**RECORD, "value_base64": 5}, "`value_base64` is not base64"),
     "no offset": ({"topic": "t", "key": "c", "value": "{}"}, "without `offset`"),
     "S3 sink": ({"topic": "t", "offset": 7, "key": "c", "value": EVENT}, "`value` must be text"),
+    "a text": ('{"type": "forget"}', "JSON inside a text"),
     "a good record": ({**RECORD, "value": "{}"}, "replay --into-kafka"),
 }  # fmt: skip
 
@@ -140,6 +143,8 @@ LINES: Final = {
     "Python": (b"{'type': 'forget'}", "json.dumps"),
     "JavaScript's console": (b"{\n  traceId: '5b',\n}", "JavaScript's console exporter"),
     "console consumer": (b'CreateTime:1773\tc\t{"type": "forget"}', "kafka-console-consumer"),
+    "CSV": (b"type,event_id,turn", "a line of CSV"),
+    "a row of CSV": (b'forget,"e 1",', "a line of CSV"),
     "HTTP": (b"HTTP/1.1 200 OK", "over HTTP"),
     "Git LFS": (b"version https://git-lfs.github.com/spec/v1", "git lfs pull"),
     "a sequence": (b'\x1e{"type": "forget"}', "RFC 7464"),
@@ -273,7 +278,9 @@ def test_a_form_over_several_lines_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / "day.json"
     path.write_text(json.dumps(FORMS[name][0], indent=4))
 
-    with pytest.raises(InputError, match="line 1: JSON over several lines, which is") as raised:
+    with pytest.raises(
+        InputError, match="line 1: JSON over several lines, which looks"
+    ) as raised:
         list(Sources([str(path)], Settings(), "earliest", "end").records())
 
     assert FORMS[name][1] in str(raised.value)
@@ -360,3 +367,22 @@ def test_a_valid_record_stays_one() -> None:
     line = json.dumps({**RECORD, "value": '{"type": "forget"}'}).encode()
 
     assert parse_line(line) == Record(b'{"type": "forget"}', b"c", 5, "t", 0, 7)
+
+
+def test_a_parquet_file_of_spans_is_named(tmp_path: Path) -> None:
+    """Phoenix writes its data frame so."""
+    path = tmp_path / "spans.parquet"
+    table = pyarrow.table({"name": ["s"], "span_kind": ["LLM"], "context.span_id": ["ee"]})
+    pyarrow.parquet.write_table(table, path)
+
+    with pytest.raises(InputError, match="it looks like spans of Phoenix"):
+        list(Sources([str(path)], Settings(), "earliest", "end").records())
+
+
+def test_an_event_over_several_lines_is_told_to_be_one_line(tmp_path: Path) -> None:
+    """Its lines are no records."""
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps(EVENT, indent=1))
+
+    with pytest.raises(InputError, match="is no OTLP: write one event a line"):
+        list(Sources([str(path)], Settings(), "earliest", "end").records())

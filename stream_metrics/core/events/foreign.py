@@ -272,6 +272,7 @@ _LINE: Final = (
         _EXPORT,
     ),
     (rb"Activity\.(TraceId|SpanId)", "spans as .NET's console exporter prints them", _EXPORT),
+    (rb'"?[\w. ]+"?([,;\t]"?[^",;\t{]*"?)+\s*\Z', "a line of CSV", f"{_LINES}, in JSON"),
     (rb"[{\[]+\s*'", "a Python object as it is printed", "write it with json.dumps"),
 )
 """Beginnings of lines."""
@@ -332,11 +333,22 @@ def foreign_form(value: Any) -> str | None:
     >>> foreign_form({"payload": "{}", "offset": 7, "topic": "searches"})
     'a line of kcat -J: record the topic with `stream-metrics record`, or give kafka:TOPIC'
     """
-    keys = {*_keys(value, "", 0)}
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        return "JSON inside a text: write it once: jq -r ."
+    return (
+        foreign_columns(_keys(value, "", 0))
+        or _table(value)
+        or (_record(value) if isinstance(value, dict) else None)
+    )
+
+
+def foreign_columns(names: Iterable[str]) -> str | None:
+    """What has these keys or columns, and what to do; None if unknown."""
+    keys = {*names}
     for form in _FORMS:
         if any(some <= keys for some in form.keys):
             return f"{form.name}: {form.remedy}"
-    return _table(value) or (_record(value) if isinstance(value, dict) else None)
+    return None
 
 
 def _keys(value: Any, path: str, depth: int) -> Iterator[str]:

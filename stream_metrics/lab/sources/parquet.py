@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
+from stream_metrics.core.events.foreign import foreign_columns
 from stream_metrics.core.events.record import Record, bounded_timestamp
 from stream_metrics.lab.extras import install_hint
 
@@ -98,6 +99,8 @@ def _names(kinds: Any, schema: Any) -> list[str]:
     ]
     if wrong:
         there = ", ".join(found) or "none"
+        if (form := foreign_columns(found)) is not None:
+            raise ParquetError(f"it looks like {form}")
         raise ParquetError(
             f"not the columns of a recording: {'; '.join(wrong)}. There are: {there}. Rename them "
             f"to {', '.join(COLUMNS)}, or write the file with `stream-metrics record`"

@@ -113,8 +113,11 @@ def whole(file: IO[bytes]) -> Iterator[bytes]:
         for value in json_values(data):
             check_signal(value.text)
             if not is_json(value.text):
-                form = foreign_form(json.loads(value.text)) or "no OTLP: write one event a line"
-                raise OtlpError(f"line {value.line}: JSON over several lines, which is {form}")
+                named = foreign_form(json.loads(value.text))
+                is_what = "is no OTLP: write one event a line"
+                if named is not None:
+                    is_what = f"looks like {named}"
+                raise OtlpError(f"line {value.line}: JSON over several lines, which {is_what}")
             yield value.text
             is_begun = True
     except InvalidJson as error:
