@@ -278,9 +278,7 @@ def test_a_form_over_several_lines_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / "day.json"
     path.write_text(json.dumps(FORMS[name][0], indent=4))
 
-    with pytest.raises(
-        InputError, match="line 1: JSON over several lines, which looks"
-    ) as raised:
+    with pytest.raises(InputError, match="line 1: JSON over several lines, which looks") as raised:
         list(Sources([str(path)], Settings(), "earliest", "end").records())
 
     assert FORMS[name][1] in str(raised.value)

@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 import pytest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from stream_metrics.core.events import BadRecord
 from stream_metrics.core.events.record import Record
@@ -330,3 +331,33 @@ def test_a_payload_of_a_list_is_split_by_trace() -> None:
 
     found = {id: [span.span_id for span in spans_of(part)] for id, part in parts.items()}
     assert found == {f"{1:032x}": [f"{1:016x}", f"{3:016x}"], f"{2:032x}": [f"{2:016x}"]}
+
+
+def with_old_field(message: bytes) -> bytes:
+    """The message, whose first resource also has something by instrumentation library."""
+    inner = message[2:] + b"\xc2\x3e\x02\x12\x00"
+    return bytes([0x0A, len(inner)]) + inner
+
+
+def test_spans_by_instrumentation_library_in_protobuf_are_refused() -> None:
+    """Today's messages have no such field."""
+    with pytest.raises(OtlpError, match="instrumentation library"):
+        spans_of(with_old_field(as_protobuf([SpanSpec(1, 1)])))
+
+
+def test_logs_by_instrumentation_library_in_protobuf_are_refused() -> None:
+    """As spans are."""
+    logs_data = LogsData()
+    logs_data.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=5)
+
+    with pytest.raises(OtlpError, match="instrumentation library"):
+        log_records_of(with_old_field(logs_data.SerializeToString()))
+
+
+def test_bytes_that_look_like_the_old_field_are_only_bytes() -> None:
+    """A text may have them."""
+    spec = SpanSpec(1, 1, attributes={"a": "\u00be>"})
+    data = as_protobuf([SpanSpec(0xC23E, 0xC23E, attributes={"b": 5}), spec])
+
+    assert b"\xc2\x3e" in data
+    assert len(spans_of(data)) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from stream_metrics.core.telemetry.otlp.spans import (
     SPAN_ID_BYTES,
@@ -15,6 +15,9 @@ from stream_metrics.core.telemetry.otlp.spans import (
     parent_of,
 )
 from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
+
+_OLD_FIELD: Final = 1000
+_OLD_TAG: Final = b"\xc2\x3e"
 
 
 def load_opentelemetry() -> tuple[Any, type[Exception]]:
@@ -72,6 +75,22 @@ def protobuf_by_trace(value: bytes) -> dict[str, bytes]:
     return {trace_id: payload.SerializeToString() for trace_id, payload in by_trace.items()}
 
 
+def check_old_fields(value: bytes, resources: Iterable[Any]) -> None:
+    """Raise ``OtlpError`` for what a resource has by instrumentation library, as before OTLP 0.15.
+
+    The messages of today do not have that field, so its spans or logs would be lost.
+    """
+    if _OLD_TAG in value:
+        from google.protobuf.unknown_fields import UnknownFieldSet
+
+        for resource in resources:
+            if any(one.field_number == _OLD_FIELD for one in UnknownFieldSet(resource)):
+                raise OtlpError(
+                    "it has spans or logs by instrumentation library, as OTLP had them before 0.15; "
+                    "update what exports them"
+                )
+
+
 def _parsed(value: bytes) -> Any:
     message, decode_error = load_opentelemetry()
     try:
@@ -81,6 +100,7 @@ def _parsed(value: bytes) -> Any:
             "incomplete, or not OTLP traces in protobuf; write it with the Collector's file or "
             "Kafka exporter, or copy it again"
         ) from error
+    check_old_fields(value, traces.resource_spans)
     times = (
         span.start_time_unix_nano or span.end_time_unix_nano
         for resource_spans in traces.resource_spans

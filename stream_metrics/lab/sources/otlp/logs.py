@@ -17,7 +17,11 @@ from stream_metrics.core.telemetry.otlp.payloads import (
     other_signal,
     plain,
 )
-from stream_metrics.core.telemetry.otlp.protobuf import load_opentelemetry_logs, plain_attributes
+from stream_metrics.core.telemetry.otlp.protobuf import (
+    check_old_fields,
+    load_opentelemetry_logs,
+    plain_attributes,
+)
 from stream_metrics.core.telemetry.otlp.spans import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
@@ -128,6 +132,7 @@ def _of_protobuf(value: bytes) -> Iterator[LogRecord]:
             "incomplete, or not OTLP logs in protobuf; write it with the Collector's file or Kafka "
             "exporter, or copy it again"
         ) from error
+    check_old_fields(value, logs.resource_logs)
     for resource_logs in logs.resource_logs:
         for scope_logs in resource_logs.scope_logs:
             for one in scope_logs.log_records:
