@@ -384,3 +384,36 @@ def test_an_event_over_several_lines_is_told_to_be_one_line(tmp_path: Path) -> N
 
     with pytest.raises(InputError, match="is no OTLP: write one event a line"):
         list(Sources([str(path)], Settings(), "earliest", "end").records())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "value",
+                    "offset",
+                    "key",
+                    "columns",
+                    "data",
+                    "schema",
+                    "0",
+                    "spans",
+                    "value_base64",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=examples(100))
+@given(JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=30))
+def test_no_value_is_too_strange_to_be_asked_about(value: bytes) -> None:
+    """Whatever a record holds, its rejection stands."""
+    assert form_of(value) != ""

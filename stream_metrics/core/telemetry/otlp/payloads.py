@@ -325,11 +325,9 @@ def _has_all(payload: bytes, traces: _Traces) -> bool:
     """
     resources = traces.resource_spans or ()
     scopes = [scope for resource in resources for scope in resource.scope_spans or ()]
-    return (
-        payload.count(b'"resourceSpans"') == 1
-        and payload.count(b'"scopeSpans"') <= sum(one.scope_spans is not None for one in resources)
-        and payload.count(b'"spans"') <= sum(one.spans is not None for one in scopes)
-    )
+    lists = sum(one.scope_spans is not None for one in resources)
+    lists += sum(one.spans is not None for one in scopes)
+    return payload.count(b'pans"') == 1 + lists  # the three keys end alike
 
 
 def _span(span: _Span, resource: dict[str, Any], scope: Scope) -> Span:

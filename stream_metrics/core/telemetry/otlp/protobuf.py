@@ -86,7 +86,7 @@ def check_old_fields(value: bytes, resources: Iterable[Any]) -> None:
         for resource in resources:
             if any(one.field_number == _OLD_FIELD for one in UnknownFieldSet(resource)):
                 raise OtlpError(
-                    "it has spans or logs by instrumentation library, as OTLP had them before 0.15; "
+                    "it has spans or logs by instrumentation library, as OTLP had before 0.15; "
                     "update what exports them"
                 )
 
