@@ -37,7 +37,7 @@ def _score(turn: Turn, config: EngineConfig) -> None:
     joined = config.rules.tables.joined_grades
     rows = [judge(query) for query in queries_of(turn, searches, joined=joined)]
     judged = [row for row in rows if row is not None]
-    values = iter(score(judged, config.retrieval).values.tolist() if judged else ())
+    values = iter(score(judged, config.retrieval, checked=True).values.tolist() if judged else ())
     for search, row in zip(searches, rows, strict=True):
         scores = [] if row is None else next(values)
         turn.scores[search.search_id] = [None if isnan(value) else value for value in scores]

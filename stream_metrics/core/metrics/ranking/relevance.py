@@ -198,8 +198,9 @@ class Relevance:
         return None
 
     def _by_qrels(self, query: Query, relevant: Mapping[str, float]) -> Judged:
-        named = [result.doc_id for result in query.results if result.doc_id is not None]
-        check_ids(named, [*islice(relevant, 1)])
+        if query.results and type(query.results[0].doc_id) is not type(next(iter(relevant), "")):
+            named = [result.doc_id for result in query.results if result.doc_id is not None]
+            check_ids(named, [*islice(relevant, 1)])
         return Judged(
             grades=[
                 UNJUDGED if result.doc_id is None else relevant.get(result.doc_id, UNJUDGED)

@@ -45,16 +45,23 @@ class Scores:
     relevant: Ints
 
 
-def score(rows: Sequence[Judged], metrics: Sequence[RankedMetric], *, cells: int = CELLS) -> Scores:
+def score(
+    rows: Sequence[Judged],
+    metrics: Sequence[RankedMetric],
+    *,
+    cells: int = CELLS,
+    checked: bool = False,
+) -> Scores:
     """Score each ranking by each metric.
 
     Args:
         rows: The rankings. A score does not depend on the other rankings.
         metrics: The metrics to compute.
         cells: The most ranks held in arrays at a time.
+        checked: The grades are known to fit the metrics, as those of events fit live metrics.
 
     Raises:
-        ValueError: A metric is not defined for a grade.
+        ValueError: As for ``score_batches``.
 
     >>> from stream_metrics.core.metrics.ranking.registry import parse
     >>> from stream_metrics.core.metrics.ranking.relevance import judge_ids
@@ -62,10 +69,16 @@ def score(rows: Sequence[Judged], metrics: Sequence[RankedMetric], *, cells: int
     >>> score([ranking], [parse("mrr"), parse("recall@1"), parse("recall@2")]).values.tolist()
     [[0.5, 0.0, 0.5]]
     """
-    return score_batches(batches(rows, cells), len(rows), metrics)
+    return score_batches(batches(rows, cells), len(rows), metrics, checked=checked)
 
 
-def score_batches(parts: Iterable[Rankings], count: int, metrics: Sequence[RankedMetric]) -> Scores:
+def score_batches(
+    parts: Iterable[Rankings],
+    count: int,
+    metrics: Sequence[RankedMetric],
+    *,
+    checked: bool = False,
+) -> Scores:
     """Score the rankings of several batches, ``count`` in all, by each metric.
 
     Raises:
@@ -81,17 +94,13 @@ def score_batches(parts: Iterable[Rankings], count: int, metrics: Sequence[Ranke
         retrieved[part] = batch.lengths
         judged[part] = batch.judged.sum(axis=1)
         relevant[part] = np.where(batch.truth_known, batch.relevant_documents(None), -1)
-        largest = float(np.maximum(batch.grades.max(initial=0.0), batch.truth.max(initial=0.0)))
-        if not isfinite(largest):
-            raise ValueError(f"a grade is {largest:g}; grades are finite numbers")
+        if not checked:
+            _check_grades(batch, metrics)
         for column, metric in enumerate(metrics):
-            limit = metric.definition.largest_grade
-            if limit is not None and largest > limit(metric):
-                raise ValueError(GradeLimit(limit(metric), metric).refusal(largest))
-            values[part, column] = _scores(batch, metric)
+            values[part, column] = metric.scores(batch) if checked else _scores(batch, metric)
             with_relevant[part, column] = has_relevant(batch, metric)
         start = part.stop
-    if np.isnan(values).any():
+    if not checked:
         _check_undefined(values, metrics)
     return Scores(tuple(metrics), values, with_relevant, retrieved, judged, relevant)
 
@@ -102,6 +111,19 @@ def _scores(batch: Rankings, metric: RankedMetric) -> Floats:
             return metric.scores(batch)
     except FloatingPointError as error:
         raise ValueError(f"{metric}: a score is beyond the range of doubles ({error})") from error
+
+
+def _check_grades(batch: Rankings, metrics: Sequence[RankedMetric]) -> None:
+    """Raise ``ValueError`` if a grade is not finite or too large for a metric."""
+    # The first grade of a ground truth is its largest, or NaN if one is. Results may have others.
+    largest, shown = batch.truth[:, :1].max(initial=0.0), batch.grades.max(initial=0.0)
+    largest = float(shown if shown > largest else largest)
+    if not isfinite(largest):
+        raise ValueError(f"a grade is {largest:g}; grades are finite numbers")
+    for metric in metrics:
+        limit = metric.definition.largest_grade
+        if limit is not None and largest > limit(metric):
+            raise ValueError(GradeLimit(limit(metric), metric).refusal(largest))
 
 
 def _check_undefined(values: Floats, metrics: Sequence[RankedMetric]) -> None:
