@@ -82,6 +82,16 @@ FORMS: Final[dict[str, tuple[Any, str]]] = {
     "MLflow 2": ({"info": {"request_id": "tr-5"}, "data": {"spans": []}}, "MLflow"),
     "Datadog": ([[{"trace_id": 5, "span_id": 7, "resource": "r", "service": "s"}]], "Datadog"),
     "X-Ray": ({"Traces": [{"Id": "1-5", "Segments": []}]}, "X-Ray"),
+    "Jaeger's JSON of the Collector": (
+        {"traceId": "W4", "spanId": "7u", "operationName": "s", "process": {}},
+        "Jaeger",
+    ),
+    "MLflow's search": (
+        {"trace_id": "tr-5", "request": "{}", "response": "{}", "spans": [{"name": "s"}]},
+        "MLflow",
+    ),
+    "ClickHouse": ({"TraceId": "5b", "SpanId": "ee", "SpanAttributes": {}}, "another product"),
+    "Weave": ({"op_name": "s", "trace_id": "5b", "started_at": "2026"}, "another product"),
     "another product": ({"trace_id": "5b", "span_id": "ee", "duration_ms": 5}, "another product"),
     "Elasticsearch": ({"hits": {"hits": [{"_source": EVENT}]}}, "Elasticsearch"),
     "its document": ({"_index": "i", "_id": "1", "_source": EVENT}, "Elasticsearch"),
@@ -97,6 +107,8 @@ FORMS: Final[dict[str, tuple[Any, str]]] = {
     "Filebeat": ({"@timestamp": "2026", "message": "{}"}, "log shipper"),
     "Docker": ({"log": "{}", "stream": "stdout", "time": "2026"}, "log shipper"),
     "columns": ({"type": {"0": "forget", "1": "forget"}, "turn": {"0": 1, "1": 2}}, "data frame"),
+    "one column": ({"event": {"0": "{}", "1": "{}"}}, "data frame"),
+    "Polars": ({"columns": [{"name": "type", "values": ["forget"]}]}, "write_ndjson"),
     "rows by index": ({"0": EVENT, "1": EVENT}, "data frame"),
     "split": ({"columns": ["type"], "index": [0], "data": [["forget"]]}, "orient='split'"),
     "table": ({"schema": {"fields": []}, "data": [EVENT]}, "orient='table'"),
@@ -135,6 +147,8 @@ BYTES: Final = {
     "HTML": (b"\n<!DOCTYPE html>\n<html>", "HTML"),
     "HTML, bare": (b"<HTML><head>", "HTML"),
     "XML": (b'<?xml version="1.0"?>', "XML"),
+    "HTML of a data frame": (b'<table border="1">', "HTML"),
+    "HDF5": (b"\x89HDF\r\n", "HDF5"),
     "PDF": (b"%PDF-1.7", "a PDF"),
 }
 LINES: Final = {
@@ -143,6 +157,8 @@ LINES: Final = {
     "Python": (b"{'type': 'forget'}", "json.dumps"),
     "JavaScript's console": (b"{\n  traceId: '5b',\n}", "JavaScript's console exporter"),
     "console consumer": (b'CreateTime:1773\tc\t{"type": "forget"}', "kafka-console-consumer"),
+    "the debug exporter": (b"ResourceSpans #0", "debug exporter"),
+    "its log": (b"2026-11-28T07:00:00Z\tinfo\tResourceSpans #0", "debug exporter"),
     "CSV": (b"type,event_id,turn", "a line of CSV"),
     "a row of CSV": (b'forget,"e 1",', "a line of CSV"),
     "HTTP": (b"HTTP/1.1 200 OK", "over HTTP"),

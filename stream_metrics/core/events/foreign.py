@@ -83,6 +83,7 @@ _FORMS: Final = (
         "data.traceID data.spans",
         "spans.operationName",
         "spanID operationName",
+        "spanId operationName",
         "spans processes traceID",
     ),
     _form("a search of Tempo's API, which has no spans", _EXPORT, "traces.rootServiceName"),
@@ -102,6 +103,8 @@ _FORMS: Final = (
         "info.trace_info data.spans",
         "attributes.mlflow.spanType",
         "trace_info trace_data",
+        "trace_id request response spans",
+        "request_id request response spans",
     ),
     _form(
         "spans as a console exporter prints them",
@@ -165,7 +168,17 @@ _FORMS: Final = (
         "Segments Id",
         "trace_id subsegments",
     ),
-    _form("spans of another product", _EXPORT, "trace_id span_id", "traceID spanID"),
+    _form(
+        "spans of another product",
+        _EXPORT,
+        "trace_id span_id",
+        "traceID spanID",
+        "TraceId SpanId",
+        "trace.trace_id trace.span_id",
+        "root_span_id span_id",
+        "op_name trace_id started_at",
+        "operation_Id itemType",
+    ),
     _form(
         "a search result of Elasticsearch or OpenSearch",
         f"give the events alone, {_LINES}: jq -c '.hits.hits[]._source'",
@@ -229,6 +242,7 @@ _MAGIC: Final = (
     (rb"ORC", "an ORC file", "convert it to Parquet"),
     (rb"ARROW1", "an Arrow or Feather file", "convert it to Parquet"),
     (rb"\x80[\x02-\x05][\x95}c]", "a Python pickle", "write Parquet, or JSON Lines"),
+    (rb"\x89HDF|\x93NUMPY", "an HDF5 or NumPy file", "write Parquet, or JSON Lines"),
     (rb"SQLite format 3\x00", "a SQLite database", f"export it: {_LINES}, in JSON"),
     (rb"%PDF-", "a PDF", "give the data itself"),
     (rb"\x89PNG|\xff\xd8\xff|GIF8", "a picture", "give the data itself"),
@@ -244,7 +258,7 @@ _MAGIC: Final = (
         "record the topic with `stream-metrics record`, or give kafka:TOPIC",
     ),
     (
-        rb"\s*(?i:<!doctype html|<html|<head|<body)",
+        rb"\s*(?i:<!doctype html|<html|<head|<body|<table)",
         "a page in HTML, such as that of a login or an error",
         "download the data itself",
     ),
@@ -270,6 +284,11 @@ _LINE: Final = (
         rb"\{\s*(resource|traceId|instrumentation\w+|traceState|name|parentId|kind|id)\s*:",
         "spans as JavaScript's console exporter prints them",
         _EXPORT,
+    ),
+    (
+        rb"(\S+\s+(info|debug)\s+)?(ResourceSpans #|ScopeSpans #|Resource SchemaURL)",
+        "output of the Collector's debug exporter",
+        "use its file or Kafka exporter",
     ),
     (rb"Activity\.(TraceId|SpanId)", "spans as .NET's console exporter prints them", _EXPORT),
     (rb'"?[\w. ]+"?([,;\t]"?[^",;\t{]*"?)+\s*\Z', "a line of CSV", f"{_LINES}, in JSON"),
@@ -373,6 +392,9 @@ def _table(value: Any) -> str | None:
         return f"a list: {_LINES}: jq -c '.[]'"
     if not isinstance(value, dict):
         return None
+    columns = value.get("columns")
+    if len(value) == 1 and isinstance(columns, list) and columns and isinstance(columns[0], dict):
+        return "a data frame of Polars: write it with write_ndjson()"
     fields = value.get("schema")
     if value.keys() <= {"columns", "index", "data", "index_names", "column_names"} and (
         "columns" in value and "data" in value
@@ -382,8 +404,10 @@ def _table(value: Any) -> str | None:
         return f"a data frame with its schema (orient='table'): {remedy}"
     inner = [one for one in value.values() if isinstance(one, dict)]
     if inner and len(inner) == len(value):
-        same = all(one.keys() == inner[0].keys() for one in inner)
-        if same and (len(inner) > 1 or set(value) == {"0"}):
+        first = inner[0].keys()
+        is_table = len(inner) > 1 and all(one.keys() == first for one in inner)
+        is_numbered = any(all(map(str.isdecimal, keys)) for keys in (value.keys(), first))
+        if first and (is_table or is_numbered):
             return f"a data frame as one object: {remedy}"
     return None
 
