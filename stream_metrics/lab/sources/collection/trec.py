@@ -1,7 +1,7 @@
 """Read TREC runs and qrels.
 
 A line of a run has six fields: query, ``Q0``, document, rank, score, name of the run (which may
-contain blanks). The rank is ignored: results are ordered by score, ties by document id, both
+contain blanks). The rank does not matter: results are ordered by score, ties by document id, both
 descending. A line of qrels has four: query, iteration (or subtopic), document, grade. A line that
 begins with ``#`` is a comment, as in trec_eval 10.
 
@@ -42,10 +42,10 @@ _BLANKS: Final = re.compile(f"[{BLANKS}]+")
 _NOT_ZERO: Final = re.compile(r"[^eE]*[1-9]")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _SECOND: Final = ("Q0", "q0", "0")
-EXACT: Final = 2.0**53
-"""Up to here, every whole number is a double."""
 _OF_NUMBERS: Final = "+-.0123456789iInN"
 """Characters with which numbers begin, infinities and NaN included."""
+EXACT: Final = 2.0**53
+"""Up to here, every whole number is a double."""
 
 
 def read_run(
