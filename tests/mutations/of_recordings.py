@@ -209,8 +209,8 @@ RECORDINGS: Final = (
         (
             Edit(
                 LABELS,
-                "            return position\n        if len",
-                "            return place\n        if len",
+                "            return position\n        if self._known",
+                "            return place\n        if self._known",
             ),
         ),
         "tests/unit/test_labels.py::test_a_label_on_a_search_goes_to_the_results_of_its_reranker",

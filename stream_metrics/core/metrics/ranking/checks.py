@@ -7,7 +7,6 @@ and ids may be of any type, but of one only: 1 and "1" would never match. Everyt
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from math import inf
@@ -18,6 +17,8 @@ import numpy as np
 
 SMALLEST_GRADE: Final = 1e-290
 """The smallest grade above 0: discounts of gains below it would be rounded."""
+
+LARGEST_GRADE: Final = float(np.finfo(np.float64).max)
 
 _TEXT: Final = frozenset({str})
 NUMBERS: Final = frozenset({float, int})
@@ -144,7 +145,7 @@ def check_rel(rel: float) -> None:
 
 def _fits(value: float) -> bool:
     """Whether gains can be computed from a grade in doubles."""
-    return not value or SMALLEST_GRADE <= abs(value) <= sys.float_info.max
+    return not value or SMALLEST_GRADE <= abs(value) <= LARGEST_GRADE
 
 
 def _shown(value: object) -> str:
