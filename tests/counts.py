@@ -27,9 +27,9 @@ LATEST_SECONDS: Final = 5_400  # the last labels come at most this long after th
 
 RECORDED: Final[Mapping[str, float]] = {
     "Python calls, with the kernel": 87.1205,
-    "C calls, with the kernel": 124.3105,
-    "Python calls, in Python": 326.3065,
-    "C calls, in Python": 685.805,
+    "C calls, with the kernel": 132.604,
+    "Python calls, in Python": 349.246,
+    "C calls, in Python": 709.2205,
     "Redis commands, going on": 0.7885,
     "round trips, going on": 0.006,
     "bytes to Redis, going on": 1_228.424,
