@@ -8,6 +8,8 @@ from typing import Final
 from docs.pages import page
 from stream_metrics.core import unicode
 from stream_metrics.core.dedup.address import (
+    LABELS,
+    PLACES_BY_NUMBER,
     PLACES_IN_A_PAGE,
     TRACKING_PARAMETERS,
     WEAK_PARAMETERS,
@@ -61,9 +63,8 @@ order of the turn's searches and their ranks, not of arrival.
 - Ids are compared exactly. Only values of `alias`, `upn` and `email`, and UUIDs, are compared
   without regard to case.
 - Ids of chunks may be unique within one document only, like "chunk_0":
-  {_names(newest().local_components)}. If nothing else identifies two results, their documents
-  differ (another `doc_id`, or another host or path) and their texts differ, they are different
-  documents.
+  {_names(newest().local_components)}. An equal one is no evidence if the two results have another
+  `doc_id` and another text; or, if not both have a `doc_id`, another URL and another content.
 
 ## URLs
 
@@ -75,23 +76,26 @@ counts as absent.
   port that the scheme implies. Any other scheme counts, with its host and port exactly as they
   are written: `crm://7` is not `wiki://7`.
 - Paths are equal if RFC 3986 or RFC 3987 make them equal (`%7e` is `~`, `/a/../b` is `/b`, `ü`
-  is `%C3%BC`), or differ in one slash at the end.
-- Parameters are compared as a set with repeats: names without regard to case, values exactly.
-  Bytes that are not UTF-8 are compared as bytes.
+  is `%C3%BC`), or differ in one slash at the end. A path in composed and one in decomposed
+  Unicode are two.
+- Of parameters, names are compared without regard to case, values exactly, and the order does
+  not matter. Bytes that are not UTF-8 are compared as bytes.
 - **Parameters that never count:** {_names(TRACKING_PARAMETERS)}, and names that begin with
   `utm_`.
 - **Parameters that count only where the results differ in something else** (title, snippet,
   content, or a field that rejects): {_names(WEAK_PARAMETERS)}; {_names(WEAK_UNLESS_ALONE)}, if
-  there are other parameters.
+  there are other parameters that count.
 - **Parameters that identify a page:** {_names(IDENTITY_PARAMETERS)}. If both URLs have one of
   them with different values, they are different documents.
 - If only other parameters differ, the text decides: the same document if it matches, another if
   it differs; if it does neither, the fields decide.
-- A fragment that begins with `/` or `!` is a route of an application, and part of the path. A
-  fragment with one of the characters `/`, `:`, `@` and `=` may be one (`#inbox/18c1`,
-  `#@tenant/view`): it counts where titles or texts differ. Fragments that point into one page
-  never count: plain names such as `#install`, text fragments (`:~:`), `fn:1`, `epubcfi(...)`,
-  and only parameters among {_names(PLACES_IN_A_PAGE)}.
+- A fragment that begins with `/` or `!` is a route of an application, and counts as a part of
+  the path. Others may be a route, and count where the results differ in something else: if they
+  have one of the characters `/`, `@` and `=`, begin with a word and a colon
+  (`#inbox/18c1`, `#@tenant/view`, `#Instances:`), or if the scheme is not one of the web.
+- Fragments that point into one page never count: plain names such as `#install`, text fragments
+  (`:~:`), labels (a colon after {_names(LABELS)}), `epubcfi(...)`, and values of
+  {_names(PLACES_IN_A_PAGE)} (if they begin with a digit, those of {_names(PLACES_BY_NUMBER)}).
 
 ## Texts
 

@@ -15,7 +15,7 @@ from bisect import bisect
 from collections.abc import Callable
 from functools import cache
 from itertools import groupby
-from typing import Final
+from typing import Final, Literal
 
 VERSION: Final = "14.0.0"
 """That of the oldest supported Python."""
@@ -29,7 +29,7 @@ def nfc(text: str) -> str:
     """
     if unicodedata.is_normalized("NFC", text):
         return text
-    return _by_parts(text, lambda part: unicodedata.normalize("NFC", part))
+    return _by_parts(text, lambda part: _normalized("NFC", part))
 
 
 def casefold(text: str) -> str:
@@ -58,8 +58,33 @@ def compatible(text: str) -> str:
     if unicodedata.is_normalized("NFKC", text):
         return text
     # A form can have an invisible character of its own, and never leaves another.
-    formed = _by_parts(text, lambda part: unicodedata.normalize("NFKC", part))
+    formed = _by_parts(text, lambda part: _normalized("NFKC", part))
     return _IGNORABLE.sub("", formed)
+
+
+def lower(text: str) -> str:
+    """The lower case of a text, by the rules that do not depend on a language."""
+    return text.lower() if text.isascii() else _by_parts(text, str.lower)
+
+
+def _normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """``unicodedata.normalize``, also for hostile texts.
+
+    It sorts combining marks by insertion, which takes minutes for a million of them in disorder.
+    """
+    if len(text) > _SHORT and _has_many_marks(text):
+        decomposed: Literal["NFD", "NFKD"] = "NFD" if form == "NFC" else "NFKD"
+        each = {c: unicodedata.normalize(decomposed, c) for c in set(text)}
+        runs = groupby("".join(each[c] for c in text), lambda c: unicodedata.combining(c) > 0)
+        text = "".join(
+            "".join(sorted(run, key=unicodedata.combining) if marks else run) for marks, run in runs
+        )
+    return unicodedata.normalize(form, text)
+
+
+def _has_many_marks(text: str) -> bool:
+    classes = bytes(map(unicodedata.combining, text))
+    return _MANY_MARKS.search(classes) is not None or not _BECOME_MARKS.isdisjoint(text)
 
 
 def combining(character: str) -> int:
@@ -110,6 +135,9 @@ def _by_parts(text: str, form: Callable[[str], str]) -> str:
     return "".join(form("".join(run)) if known else "".join(run) for known, run in runs)
 
 
+_SHORT: Final = 256  # code points, which are sorted in microseconds
+_MANY_MARKS: Final = re.compile(rb"[^\0]{32}")
+_BECOME_MARKS: Final = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")  # in their decompositions
 _MOST_REMEMBERED: Final = 20_000
 _ASSIGNED: Final[set[str]] = set()
 """Characters that were found assigned, since most texts have few distinct ones."""

@@ -47,16 +47,18 @@ _DROPPED = {
 }
 _VIEWS = {"view", "action"}
 _TRACKING = {"gclid", "fbclid", "msclkid", "srsltid", "mc_cid", "mc_eid", "igshid", "ref_src"}
-_PLACES = {
-    *("page", "nameddest", "zoom", "view", "viewrect", "pagemode", "search", "toolbar", "navpanes"),
-    *("scrollbar", "statusbar", "messages", "highlight", "comment", "fdf", "t", "xywh", "track"),
-    *("char", "line", "row", "col", "cell"),
-}
+_NUMBERED_PLACES = {"page", "zoom", "t", "xywh", "track", "char", "line", "row", "col", "cell"}
+_PLACES = {*_NUMBERED_PLACES, "nameddest", "pagemode", "heading", "bookmark", "slide"}
 _LOCAL = {
-    *("chunk", "chunk_id", "chunk_index", "chunk_number", "page", "page_label", "page_number"),
-    *("passage_id", "split_id", "start_index"),
+    *("chunk", "chunk_id", "chunk_idx", "chunk_index", "chunk_number", "page", "page_label"),
+    *("page_number", "paragraph_id", "passage_id", "section_id", "segment_id", "split_id"),
+    "start_index",
 }
-_PLACE_SYNTAX = ("epubcfi(", "xpointer(", "element(", "svgView(", "fn:", "fnref:")
+_PLACE_SYNTAX = (
+    *("epubcfi(", "xpointer(", "element(", "svgView(", "alg:", "app:", "chap:", "cite:", "def:"),
+    *("eq:", "eqn:", "fig:", "fn:", "fnref:", "lem:", "lst:", "ref:", "sec:", "subsec:", "tab:"),
+    *("tbl:", "thm:"),
+)
 _IDENTITY = ("id", "itemid", "version", "sourcedoc", "docid", "v", "p")
 _IGNORED = {"retrieved_at", "score", "rank", "similarity", "highlight", "language", "source"}
 _TITLE_FIELDS = ("subject", "file_name", "display_name")
@@ -205,10 +207,12 @@ def _careful(url: str) -> Address | None:
         place = split.netloc and split.scheme + "://" + _TRIPLET.sub(_triplet, split.netloc)
     if not place:
         return None
-    fragment = split.fragment
+    fragment = split.fragment.split(":~:")[0]
     path = _clean(_spelled(split.path))
     if fragment.startswith(("/", "!")):
-        path, fragment = path + "#" + fragment, ""
+        path, fragment = path + "#" + _spelled(fragment, "?"), ""
+    elif split.scheme in ("", "http", "https") and not _is_route(fragment):
+        fragment = ""
     counted: Counter[tuple[str, str]] = Counter()
     weak: Counter[tuple[str, str]] = Counter()
     pairs = []
@@ -223,7 +227,7 @@ def _careful(url: str) -> Address | None:
     for name, value in pairs:
         is_weak = name in _DROPPED or (name in _VIEWS and certain)
         (weak if is_weak else counted)[name, value] += 1
-    return Address((place, path), counted, weak, _route(fragment))
+    return Address((place, path), counted, weak, _spelled(fragment, "?"))
 
 
 def _host(host: str) -> str:
@@ -237,9 +241,9 @@ def _host(host: str) -> str:
     return ".".join(labels)
 
 
-def _spelled(path: str) -> str:
+def _spelled(path: str, more: str = "") -> str:
     """With what no URI may have, and what is beyond ASCII, in percent triplets."""
-    allowed = _UNRESERVED | set("/:@!$&'()*+,;=%")
+    allowed = _UNRESERVED | set("/:@!$&'()*+,;=%" + more)
     signs = [s if s in allowed else "".join(f"%{b:02X}" for b in s.encode()) for s in path]
     return _TRIPLET.sub(_triplet, "".join(signs))
 
@@ -263,21 +267,22 @@ def _decoded(text: str) -> str:
     return unquote_to_bytes(text.replace("+", " ")).decode("utf-8", "surrogateescape")
 
 
-def _route(fragment: str) -> str:
-    """The fragment, if it looks like the page of an application."""
-    fragment = fragment.split(":~:")[0]
-    if not set("/:@=") & set(fragment) or fragment.startswith(_PLACE_SYNTAX):
-        return ""
-    parts = [part.split("=")[0].lower() for part in fragment.split("&") if "=" in part]
-    if len(parts) == len(fragment.split("&")) and set(parts) <= _PLACES:
-        return ""
-    signs = [
-        sign
-        if sign in _UNRESERVED | set("/?:@!$&'()*+,;=%")
-        else "".join(f"%{byte:02X}" for byte in sign.encode())
-        for sign in fragment
-    ]
-    return _TRIPLET.sub(_triplet, "".join(signs))
+def _is_route(fragment: str) -> bool:
+    """Whether it looks like the page of an application."""
+    before_colon = fragment.partition(":")[0]
+    word = before_colon.replace("_", "").isalnum() and before_colon.isascii()
+    labelled = ":" in fragment and word and before_colon[0].isalpha()
+    signs = set("/@=") & set(fragment) or fragment.startswith("eyJ")
+    if not (signs or labelled) or fragment.startswith(_PLACE_SYNTAX):
+        return False
+    return not all(map(_is_place, fragment.split("&")))
+
+
+def _is_place(part: str) -> bool:
+    name, _, value = part.partition("=")
+    if name.lower() in _NUMBERED_PLACES:
+        return value[:1].isdigit()
+    return name.lower() in _PLACES
 
 
 def _triplet(match: re.Match[str]) -> str:
@@ -343,18 +348,21 @@ def verify(a: Result, b: Result, settings: Settings) -> Verdict:
 
 
 def _parts_of_two_documents(kind: str, a: Result, b: Result, settings: Settings) -> bool:
-    """Only numbers of chunks identify them, and documents and texts are others."""
+    """They share the number of a chunk, and documents and texts are others."""
     if settings.tables < 2:
         return False
     left, right = id_components(a, settings), id_components(b, settings)
-    both = {name for name in left if name in right and is_definitive(kind, name)}
-    if not both or both - _LOCAL:
+    if not any(name in right and is_definitive(kind, name) for name in set(left) & _LOCAL):
         return False
     ids = [generic_id(result, settings) for result in (a, b)]
+    if None not in ids:
+        return ids[0] != ids[1] and _text(a, b, settings) == "differs"
     urls = [url_parts(result, settings) for result in (a, b)]
-    other_id = None not in ids and ids[0] != ids[1]
-    other_url = urls[0] and urls[1] and urls[0].place != urls[1].place
-    return bool(other_id or other_url) and _text(a, b, settings) == "differs"
+    contents = [own_text(result, "content", settings) for result in (a, b)]
+    if None in urls or "" in contents or contents[0] == contents[1]:
+        return False
+    here, there = [(u.place, u.parameters, u.route) for u in urls if u is not None]
+    return here != there
 
 
 @dataclass(frozen=True)
@@ -401,10 +409,10 @@ def _compare_urls(kind: str, a: Result, b: Result, settings: Settings) -> Verdic
     if left.place != right.place:
         return Verdict(False, None, "url")
     pair = _Pair(kind, a, b, settings)
-    apart = pair.differs("title") or _text(a, b, settings) == "differs"
+    apart = pair.differs("title") or _text(a, b, settings) == "differs" or _rejected(kind, pair)
     if left.route != right.route and apart:
         return Verdict(False, None, "url")
-    weak_count = left.weak != right.weak and (apart or _rejected(kind, pair))
+    weak_count = left.weak != right.weak and apart
     if left.parameters == right.parameters and not weak_count:
         return Verdict(True, "url", "url")
     for name in _IDENTITY:

@@ -173,6 +173,16 @@ ASSEMBLED_URLS = st.builds(
             "#:~:text=a",
             "#x=%7e%fc\u00e9 ?",
             "#/%7e",
+            "#!%7E",
+            "#/a:~:text=b",
+            "#page=x",
+            "#page=2x",
+            "#heading=h.a",
+            "#Instances:",
+            "#sec:a",
+            "#eyJh",
+            "#0:30",
+            "#a-b:c",
         ]
     ),
 )

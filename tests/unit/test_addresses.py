@@ -20,7 +20,12 @@ PAGES = [
     ("https://portal.example/#@me/vm-a", "https://portal.example/#@me/vm-b"),
     ("https://portal.example/#@me", "https://portal.example/"),
     ("https://console.example/home#Details:id=i-1", "https://console.example/home#Details:id=i-2"),
+    ("https://console.example/home#Instances:", "https://console.example/home#Volumes:"),
     ("https://sheets.example/d/1#gid=0", "https://sheets.example/d/1#gid=7"),
+    ("https://app.example/#page=billing", "https://app.example/#page=users"),
+    ("https://app.example/#search=a", "https://app.example/#search=b"),
+    ("https://crm.example/one.app#eyJjb21wb25lbnQiOiJhIn0", "https://crm.example/one.app#eyJjIn0"),
+    ("s3://kb/C# guide.pdf", "s3://kb/C# reference.pdf"),
     ("https://git.example/README.md?ref=main", "https://git.example/README.md?ref=v2"),
     ("https://conf.example/programme?session=12", "https://conf.example/programme?session=13"),
     ("https://share.example/open?token=a", "https://share.example/open?token=b"),
@@ -65,6 +70,10 @@ SAME = [
     ("https://x.example/a#page=2", "https://x.example/a#page=3&zoom=100"),
     ("https://x.example/a#:~:text=one", "https://x.example/a#:~:text=other"),
     ("https://x.example/a#fn:1", "https://x.example/a#fn:2"),
+    ("https://x.example/a#cite_note-:0-3", "https://x.example/a#lines-10:20"),
+    ("https://docs.example/d#heading=h.a", "https://docs.example/d#bookmark=id.b"),
+    ("https://x.example/#/users/%7ejoe", "https://x.example/#/users/~joe"),
+    ("https://x.example/#/a:~:text=one", "https://x.example/#/a"),
     ("https://x.example/a#epubcfi(/6/4)", "https://x.example/a#epubcfi(/6/8)"),
     ("https://x.example/a?utm_source=a&gclid=1", "https://x.example/a"),
 ]
@@ -156,11 +165,31 @@ def test_an_equal_chunk_id_is_one_chunk_if_the_text_is_the_same() -> None:
     assert are_one(chunk(doc_id="policy-7", content=ONE), chunk(doc_id="policy-8", content=ONE))
 
 
-def test_another_identifier_decides_before_a_chunk_number() -> None:
+def test_an_equal_document_id_decides_before_another_address() -> None:
+    assert are_one(
+        chunk(doc_id="policy-7", url="https://a.example", content=ONE),
+        chunk(doc_id="policy-7", url="https://b.example", content=OTHER),
+    )
+
+
+def test_an_equal_chunk_number_does_not_outweigh_another_document_beside_other_identifiers() -> (
+    None
+):
+    one, other = (
+        Result(result_id=name, ids={"chunk_id": "0", "kb_id": "1"}, doc_id=name, content=text)
+        for name, text in (("p7", ONE), ("p8", OTHER))
+    )
+    assert not are_one(one, other)
+
+
+def test_messages_behind_one_address_are_told_apart_by_their_subjects() -> None:
     one, other = (
         Result(
-            result_id=name, ids={"chunk_id": "0", "page_id": "p"}, doc_id=name, content=ONE + name
+            result_id=name,
+            entity_type="EmailMessage",
+            url=f"https://mail.example/#inbox/{name}",
+            fields={"subject": name},
         )
-        for name in ("1", "2")
+        for name in ("Invoice", "Holiday")
     )
-    assert are_one(one, other)
+    assert not are_one(one, other)

@@ -27,6 +27,22 @@ def test_canonically_equivalent_texts_have_one_form(text: str) -> None:
     assert unicode.nfc(unicodedata.normalize("NFD", text)) == unicode.nfc(text)
 
 
+@given(st.text(st.sampled_from("aﾊé\u0301\u0323\u0345\u0f71\u0f73\u0f81\uff9e\u0344"), max_size=60))
+def test_long_runs_of_marks_are_put_in_order_like_short_ones(text: str) -> None:
+    long = text * (400 // max(1, len(text)))
+    assert unicode.nfc(long) == unicodedata.normalize("NFC", long)
+    visible = long.replace("\u034f", "")
+    assert unicode.compatible(long) == unicodedata.normalize("NFKC", visible)
+
+
+def test_hostile_runs_of_marks_take_no_minutes() -> None:
+    """In disorder, a million of them would be sorted by insertion, for hours."""
+    for marks in ("\u0301\u0323", "\u0f73\u0f72", "\u0301\uff9e"):
+        one, other = marks
+        unicode.compatible("a" + one * 500_000 + other * 500_000)
+        unicode.nfc("a" + marks * 500_000)
+
+
 @given(SOME)
 def test_a_compatible_form_is_its_own(text: str) -> None:
     once = unicode.compatible(text)

@@ -74,7 +74,7 @@ pub fn parse(url: &str, careful: bool) -> Parsed<'_> {
     let host = authority.rsplit('@').next().unwrap_or(authority);
     let host = if careful {
         match web_host(scheme, host) {
-            Some(host) if is_spelled_once(host, path) && !is_route(fragment) => host,
+            Some(host) if is_spelled_once(host, path) && !is_doubtful(fragment) => host,
             _ => return Parsed::Doubtful,
         }
     } else {
@@ -199,21 +199,27 @@ fn is_spelled_once(host: &str, path: &str) -> bool {
         && !path.as_bytes().windows(4).any(coded_dot)
 }
 
-/// Whether a fragment may be a page of an application, which Python decides.
-fn is_route(fragment: &str) -> bool {
-    !fragment.starts_with(['/', '!'])
-        && fragment
-            .bytes()
-            .any(|byte| matches!(byte, b'/' | b':' | b'@' | b'='))
-        && (fragment.contains(":~:") || !fragment.split('&').all(is_place_in_a_page))
+/// Whether Python has to look at a fragment: it may be a page of an application, or have other
+/// spellings.
+fn is_doubtful(fragment: &str) -> bool {
+    if fragment.is_empty() {
+        return false;
+    }
+    if fragment.contains(":~:") || fragment.starts_with("eyJ") {
+        return true;
+    }
+    if fragment.starts_with(['/', '!']) {
+        let plain = |byte: u8| is_unreserved(byte) || matches!(byte, b'/' | b'!' | b'?' | b'=');
+        return !fragment.bytes().all(plain);
+    }
+    let sign = |byte: u8| matches!(byte, b'/' | b':' | b'@' | b'=');
+    fragment.bytes().any(sign) && !is_page_number(fragment)
 }
 
-/// Whether a part of a fragment points into one document; Python knows more of them.
-fn is_place_in_a_page(part: &str) -> bool {
-    let name = part.split_once('=').map_or("", |(name, _)| name);
-    ["page", "t", "line", "highlight", "search", "zoom"]
-        .iter()
-        .any(|known| known.eq_ignore_ascii_case(name))
+/// The most frequent fragment that points into one document; Python knows more of them.
+fn is_page_number(fragment: &str) -> bool {
+    let number = fragment.strip_prefix("page=").unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The parts before and after the first occurrence of this ASCII character.

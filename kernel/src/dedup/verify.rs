@@ -53,31 +53,31 @@ pub fn text_verdict(a: &Print, b: &Print, rules: &Rules) -> Option<bool> {
     matches.then_some(true)
 }
 
-/// Whether equal identifiers name parts of two documents, each with its own numbers.
+/// Whether an equal identifier is a number that each of two documents has.
 fn in_other_documents(a: Single<'_>, b: Single<'_>, kind: &Kind, rules: &Rules) -> bool {
-    if rules.local_components.is_empty() {
+    let mut local = rules.local_components.iter();
+    if !local.any(|&name| {
+        kind.is_definitive(name) && !a.component(name).is_empty() && !b.component(name).is_empty()
+    }) {
         return false;
     }
-    let mut local = false;
-    for run in runs(&a.print.ids) {
-        let name = run[0].0;
-        if kind.is_definitive(name) && !b.component(name).is_empty() {
-            if !rules.local_components.contains(&name) {
-                return false;
-            }
-            local = true;
-        }
+    let (x, y) = (a.print, b.print);
+    if let (Some(mine), Some(other)) = (&x.doc, &y.doc) {
+        return mine != other && text_verdict(x, y, rules) == Some(false);
     }
-    let differ = |mine: &Option<Digest>, other: &Option<Digest>| matches!((mine, other), (Some(mine), Some(other)) if mine != other);
-    local
-        && (differ(&a.print.doc, &b.print.doc) || differ(&a.print.url, &b.print.url))
-        && text_verdict(a.print, b.print, rules) == Some(false)
+    let elsewhere = (&x.url, &x.parameters, &x.route) != (&y.url, &y.parameters, &y.route);
+    x.url.is_some()
+        && y.url.is_some()
+        && elsewhere
+        && matches!((&x.content, &y.content), (Some(mine), Some(other)) if mine != other)
 }
 
-/// Whether the titles or the texts differ.
-fn told_apart(a: &Print, b: &Print, rules: &Rules) -> bool {
-    let titles = matches!((&a.title, &b.title), (Some(mine), Some(other)) if mine != other);
-    titles || text_verdict(a, b, rules) == Some(false)
+/// Whether the titles, the texts or fields that reject differ.
+fn differ(one: Single<'_>, other: Single<'_>, kind: &Kind, rules: &Rules) -> bool {
+    let (a, b) = (one.print, other.print);
+    matches!((&a.title, &b.title), (Some(mine), Some(other)) if mine != other)
+        || text_verdict(a, b, rules) == Some(false)
+        || fields_reject(one, other, kind, rules)
 }
 
 fn compare_urls(one: Single<'_>, other: Single<'_>, kind: &Kind, rules: &Rules) -> Option<Verdict> {
@@ -85,13 +85,10 @@ fn compare_urls(one: Single<'_>, other: Single<'_>, kind: &Kind, rules: &Rules) 
     if a.url.as_ref()? != b.url.as_ref()? {
         return Some(Verdict::UrlDiffers);
     }
-    if a.route != b.route && told_apart(a, b, rules) {
+    if a.route != b.route && differ(one, other, kind, rules) {
         return Some(Verdict::UrlDiffers);
     }
-    if a.parameters == b.parameters
-        && (a.weak == b.weak
-            || !(told_apart(a, b, rules) || fields_reject(one, other, kind, rules)))
-    {
+    if a.parameters == b.parameters && (a.weak == b.weak || !differ(one, other, kind, rules)) {
         return Some(Verdict::UrlEqual);
     }
     for (tag, digest) in &a.identity {

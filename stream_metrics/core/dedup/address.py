@@ -35,22 +35,36 @@ WEAK_UNLESS_ALONE: Final = frozenset(("view", "action"))
 
 PLACES_IN_A_PAGE: Final = frozenset(
     (
-        "page", "nameddest", "zoom", "view", "viewrect", "pagemode", "search", "toolbar",
-        "navpanes", "scrollbar", "statusbar", "messages", "highlight", "comment", "fdf",  # RFC 8118
+        "page", "zoom", "nameddest", "pagemode",  # RFC 8118
         "t", "xywh", "track",  # Media Fragments URI 1.0
         "char", "line",  # RFC 5147
         "row", "col", "cell",  # RFC 7111
+        "heading", "bookmark", "slide",  # of editors in the browser
     )
 )  # fmt: skip
 """Names in fragments that point into one document."""
 
-_PLACE_IN_A_PAGE: Final = re.compile(r"(?:epubcfi|xpointer|element|svgView)\(|fn(?:ref)?:")
-_ROUTE_SIGNS: Final = re.compile(r"[/:@=]")
+PLACES_BY_NUMBER: Final = frozenset(
+    ("page", "zoom", "t", "xywh", "track", "char", "line", "row", "col", "cell")
+)
+"""Those of them whose values begin with a digit."""
+
+LABELS: Final = (
+    "alg", "app", "chap", "cite", "def", "eq", "eqn", "fig", "fn", "fnref", "lem", "lst", "ref",
+    "sec", "subsec", "tab", "tbl", "thm",
+)  # fmt: skip
+"""What stands before the colon of a label in a page, such as ``sec:intro``."""
+
+_PLACE_IN_A_PAGE: Final = re.compile(
+    rf"(?:epubcfi|xpointer|element|svgView)\(|(?:{'|'.join(LABELS)}):"
+)
+_ROUTE: Final = re.compile(r".*[/@=].*|[A-Za-z]\w*:.*|eyJ.*", re.ASCII | re.DOTALL)
 _HOST_AND_PORT: Final = re.compile(r"(.*?)(?::([0-9]*))?", re.DOTALL)
 _PLAIN_HOST: Final = re.compile(r"(?!.*xn--)[a-z0-9.-]+")
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._~-]*")
 _IN_PATH: Final = "/%:@!$&'()*+,;=-._~"
 _LONGEST_LABEL: Final = 63
+_LONGEST_NAME: Final = 255
 
 
 def careful_url(url: str) -> Url | None:
@@ -61,10 +75,6 @@ def careful_url(url: str) -> Url | None:
     >>> careful_url("s3://Bucket/a%7Eb").address, careful_url("https://mail.example/#inbox/1").route
     (('s3://Bucket', '/a~b'), 'inbox/1')
     """
-    return _parse_short_url(url) if len(url) <= SHORT_URL else _parse_url(url)
-
-
-def _parse_url(url: str) -> Url | None:
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -78,10 +88,11 @@ def _parse_url(url: str) -> Url | None:
     path = _path(parts.path)
     route = ""
     if parts.fragment:
-        if parts.fragment[0] in "/!":
-            path = f"{path}#{parts.fragment}"
-        else:
-            route = _route(parts.fragment)
+        fragment = parts.fragment.partition(":~:")[0]  # the rest is for the browser only
+        if fragment[:1] in ("/", "!"):
+            path = f"{path}#{_spelled(fragment)}"
+        elif parts.scheme not in DEFAULT_PORTS or _is_route(fragment):
+            route = _spelled(fragment)
     if not parts.query:
         return Url((host, path), (), route)
     # Bytes that are not UTF-8 become surrogates, each byte another one.
@@ -91,7 +102,12 @@ def _parse_url(url: str) -> Url | None:
     return Url((host, path), *_parameters(pairs, route))
 
 
-_parse_short_url = lru_cache(maxsize=16_384)(_parse_url)
+_remembered = lru_cache(maxsize=16_384)(careful_url)
+
+
+def remembered_careful_url(url: str) -> Url | None:
+    """``careful_url``, which remembers recent short URLs; the kernel does that by itself."""
+    return _remembered(url) if len(url) <= SHORT_URL else careful_url(url)
 
 
 def _web_host(netloc: str, default_port: str | None) -> str:
@@ -105,14 +121,14 @@ def _web_host(netloc: str, default_port: str | None) -> str:
 
 def _host_name(host: str) -> str:
     """The Unicode form of a host name; it is equal for spellings that IDNA makes equal."""
-    lower = host.lower()
+    lower = unicode.lower(host)
     if lower.isascii() and "xn--" not in lower and "%" not in lower:
         return lower
     import idna  # its tables are large, and rarely needed
 
     try:
         name = unquote(host, errors="strict")
-        if not all(map(unicode.is_assigned, name)):
+        if len(name) > _LONGEST_NAME or not all(map(unicode.is_assigned, name)):
             return unicode.nfc(lower)
         name = idna.uts46_remap(name, std3_rules=False, transitional=False)
         return ".".join(map(_label, name.split(".")))
@@ -150,14 +166,20 @@ def _without_dot_segments(path: str) -> str:
     return "/" + "/".join(kept)
 
 
-def _route(fragment: str) -> str:
-    """A fragment that may be a page of an application; "" for a place in a page."""
-    fragment = fragment.partition(":~:")[0]  # the rest is for the browser only
-    if _ROUTE_SIGNS.search(fragment) is None or _PLACE_IN_A_PAGE.match(fragment):
-        return ""
-    names = [part.partition("=") for part in fragment.split("&")]
-    if all(equals and name.lower() in PLACES_IN_A_PAGE for name, equals, _ in names):
-        return ""
+def _is_route(fragment: str) -> bool:
+    """Whether a fragment may be a page of an application, and not a place in a page."""
+    if _ROUTE.fullmatch(fragment) is None or _PLACE_IN_A_PAGE.match(fragment):
+        return False
+    return not all(map(_is_place, fragment.split("&")))
+
+
+def _is_place(part: str) -> bool:
+    name, _, value = part.partition("=")
+    name = name.lower()
+    return name in PLACES_IN_A_PAGE and (name not in PLACES_BY_NUMBER or value[:1].isdigit())
+
+
+def _spelled(fragment: str) -> str:
     return normal_triplets(quote(fragment, safe=_IN_PATH + "?", errors="surrogatepass"))
 
 

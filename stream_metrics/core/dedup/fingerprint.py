@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from stream_metrics.core.dedup.address import careful_url
+from stream_metrics.core.dedup.address import remembered_careful_url
 from stream_metrics.core.dedup.digests import KEY_BYTES, Digester, Name
 from stream_metrics.core.dedup.normalise import (
     CONTENT_PREFIX,
@@ -168,7 +168,7 @@ class Fingerprinter:
         canonical = rules.tables.canonical_texts
         self._text_form = canonical_text if canonical else normalise_text
         self._fold = fold if canonical else str.casefold
-        self._url_form = careful_url if rules.tables.careful_addresses else parse_url
+        self._url_form = remembered_careful_url if rules.tables.careful_addresses else parse_url
         self._types: dict[str, EntityType] = {}
         for kind in rules.types:
             for name in (kind.name, *kind.aliases):

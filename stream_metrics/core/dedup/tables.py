@@ -29,8 +29,9 @@ TITLE_FIELDS: Final = ("subject", "file_name", "display_name")
 CASELESS_COMPONENTS: Final = frozenset(("alias", "upn", "email"))
 SERIES_COMPONENT: Final = "original_id"
 CHUNK_COMPONENTS: Final = (
-    "chunk", "chunk_id", "chunk_index", "chunk_number", "page", "page_label", "page_number",
-    "passage_id", "split_id", "start_index",
+    "chunk", "chunk_id", "chunk_idx", "chunk_index", "chunk_number", "page", "page_label",
+    "page_number", "paragraph_id", "passage_id", "section_id", "segment_id", "split_id",
+    "start_index",
 )  # fmt: skip
 IGNORED_FIELDS: Final = (
     "retrieved_at", "score", "rank", "similarity", "highlight", "language", "source",

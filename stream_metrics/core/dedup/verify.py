@@ -113,20 +113,26 @@ def text_verdict(a: Fingerprint, b: Fingerprint, rules: DedupRules) -> bool | No
 def _in_other_documents(
     a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules
 ) -> bool:
-    """Whether equal identifiers name parts of two documents, each with its own numbers."""
+    """Whether an equal identifier is a number that each of two documents has."""
     local = rules.tables.local_components
-    both = [name for name in a.ids if name in b.ids and kind.is_definitive(name)]
-    if not both or not local.issuperset(both):
+    if not any(name in b.ids and name in local and kind.is_definitive(name) for name in a.ids):
         return False
-    other_doc = a.doc is not None and b.doc is not None and a.doc != b.doc
-    other_url = a.url is not None and b.url is not None and a.url != b.url
-    return (other_doc or other_url) and text_verdict(a, b, rules) is False
+    if a.doc is not None and b.doc is not None:
+        return a.doc != b.doc and text_verdict(a, b, rules) is False
+    return (
+        a.url is not None
+        and b.url is not None
+        and (a.url, a.parameters, a.route) != (b.url, b.parameters, b.route)
+        and a.content is not None
+        and b.content is not None
+        and a.content != b.content
+    )
 
 
-def _told_apart(a: Fingerprint, b: Fingerprint, rules: DedupRules) -> bool:
-    """Whether the titles or the texts differ."""
+def _differ(a: Fingerprint, b: Fingerprint, kind: EntityType, rules: DedupRules) -> bool:
+    """Whether the titles, the texts or fields that reject differ."""
     titles = a.title is not None and b.title is not None and a.title != b.title
-    return titles or text_verdict(a, b, rules) is False
+    return titles or text_verdict(a, b, rules) is False or _fields_reject(a, b, kind, rules)
 
 
 def _compare_urls(
@@ -136,11 +142,9 @@ def _compare_urls(
         return None
     if a.url != b.url:
         return URL_DIFFERS
-    if a.route != b.route and _told_apart(a, b, rules):
+    if a.route != b.route and _differ(a, b, kind, rules):
         return URL_DIFFERS
-    if a.parameters == b.parameters and (
-        a.weak == b.weak or not (_told_apart(a, b, rules) or _fields_reject(a, b, kind, rules))
-    ):
+    if a.parameters == b.parameters and (a.weak == b.weak or not _differ(a, b, kind, rules)):
         return URL_EQUAL
     for name, digest in a.identity.items():
         other = b.identity.get(name)
