@@ -106,8 +106,11 @@ def search(
 
 
 def tool(id: str, parent: str, start: float, end: float | None = None, **others: Any) -> Span:
-    """A tool span with this result."""
-    attributes = {"tool.name": others.pop("name", id), "output.value": others.pop("output", "text")}
+    """A tool span with this result; one that returns JSON says that it searches."""
+    output = others.pop("output", "text")
+    attributes = {"tool.name": others.pop("name", id), "output.value": output}
+    if output.startswith(("[", "{")):
+        attributes |= {"tool.description": "Searches.", "input.value": '{"query": "?"}'}
     return of_kind("TOOL", id, parent, start, end, attributes=attributes, **others)
 
 

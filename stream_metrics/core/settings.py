@@ -33,6 +33,7 @@ from stream_metrics.core.telemetry import Options, Row, SpanMapping, mapping
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES, Grading
 from stream_metrics.core.telemetry.roles.mapping import Role
 from stream_metrics.core.telemetry.roles.scopes import ScopeChoice
+from stream_metrics.core.telemetry.shapes.users import ToolRows, UserShape, problem_of_path
 
 
 class SettingsTable(BaseModel):
@@ -169,6 +170,48 @@ class OtlpRow(SettingsTable):
         )
 
 
+class OtlpShape(SettingsTable):
+    """A row that says how the results of a tool are read. Paths are JMESPath."""
+
+    tool: str = "*"
+    """A pattern for the name of the tool."""
+    items: str | None = None
+    """Where the list of results is."""
+    id: str | None = None
+    """In a result: its id; without a path it is read by the usual names, as the others are."""
+    url: str | None = None
+    """In a result: its address."""
+    title: str | None = None
+    """In a result: its title."""
+    text: str | None = None
+    """In a result: its text."""
+    score: str | None = None
+    """In a result: its score."""
+    split: str | None = Field(None, min_length=1)
+    """The text between passages, where the result is a text; `whole` if it is one passage."""
+    empty: tuple[str, ...] = ()
+    """Texts that say that nothing was found."""
+
+    @field_validator("items", "id", "url", "title", "text", "score")
+    @classmethod
+    def _path(cls, path: str | None) -> str | None:
+        if path is not None and (problem := problem_of_path(path)) is not None:
+            raise ValueError(f"{path!r} is no JMESPath: {problem}")
+        return path
+
+    @model_validator(mode="after")
+    def _reads_something(self) -> OtlpShape:
+        if self.items is None and self.split is None and not self.empty:
+            raise ValueError("give items, split or empty")
+        if self.items is not None and self.split is not None:
+            raise ValueError("items is for lists and split for texts; give one of them")
+        return self
+
+    def shape(self) -> UserShape:
+        """The row for the interpretation of traces."""
+        return UserShape(**self.model_dump())
+
+
 class OtlpSettings(SettingsTable):
     """How OTLP traces are interpreted, in addition to the built-in conventions."""
 
@@ -176,6 +219,16 @@ class OtlpSettings(SettingsTable):
         (), examples=[[{"role": "search", "span": "lookup*", "documents": ["app.hits"]}]]
     )
     """The roles of spans that the built-in conventions do not cover, or for which they differ."""
+    shapes: tuple[OtlpShape, ...] = Field(
+        (),
+        examples=[[{"tool": "search_docs", "items": "rows[*]", "id": "key", "text": "body"}]],
+    )
+    """How results of tools are read that the built-in table does not know, or reads differently."""
+    tools: dict[str, Literal["search", "other"]] = Field(
+        {}, examples=[{"get_messages": "other", "kb": "search"}]
+    )
+    """Which tools search, by patterns of their names, where name, arguments and results of a tool
+    do not show it."""
     scopes: tuple[str, ...] | dict[str, tuple[str, ...]] = Field(
         (), examples=[{"support": ["openinference.instrumentation.langchain"]}]
     )
@@ -214,7 +267,8 @@ class OtlpSettings(SettingsTable):
     def mapping(self) -> SpanMapping:
         """The rows that map spans to roles: those configured, then the built-in ones."""
         rows = [row.row() for row in self.rows]
-        return mapping(rows, self.conversation, self.agent, self.release)
+        tools = ToolRows(tuple(row.shape() for row in self.shapes), self.tools)
+        return mapping(rows, self.conversation, self.agent, self.release, tools)
 
     @field_validator("scopes", mode="before")
     @classmethod

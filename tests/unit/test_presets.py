@@ -90,7 +90,8 @@ def test_the_query_is_read_under_every_spelling(name: str, asked: str) -> None:
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_read_from_every_attribute_under_every_spelling(name: str, output: str) -> None:
     """A tool that returns documents is a search."""
-    one = turn({**TOOLS[name], "gen_ai.tool.name": "search_docs", output: FOUND})
+    searching = {"gen_ai.tool.name": "search_docs", "gen_ai.tool.call.arguments": '{"query": "?"}'}
+    one = turn({**TOOLS[name], **searching, output: FOUND})
 
     assert (results(one), one.refused) == ([2], {})
 

@@ -291,7 +291,11 @@ def test_a_node_that_is_named_agent_is_no_turn() -> None:
         agent("writing_agent", 11, 19, parent="graph", attributes=in_graph),
         search("s2", "writing_agent", 12),
     )
-    named = {"tool.name": "agent_search", "output.value": documents("ab")}
+    named = {
+        "tool.name": "agent_search",
+        "input.value": '{"query": "?"}',
+        "output.value": documents("ab"),
+    }
 
     assert len(one.turns) == 1
     assert searched(interpreted(agent(), agent("t", 1, 9, parent="agent", attributes=named))) == [

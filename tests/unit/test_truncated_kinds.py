@@ -109,7 +109,7 @@ def test_a_kind_that_is_not_a_text_is_refused(name: str, value: Any) -> None:
         {"openinference.span.kind": " RETRIEVER "},
         {"openinference.span.kind": "RETRIE", "input.value": "a longer text"},
         {"openinference.span.kind": "RERANKING"},
-        {"gen_ai.operation.name": "search_memory"},
+        {"gen_ai.operation.name": "search_my_memory"},
         {"gen_ai.operation.name": "execute_tools"} | {"gen_ai.tool.type": "web_search"},
         {"langfuse.observation.type": "vector-search"},
         {"mlflow.spanType": '"KNOWLEDGE_LOOKUP"'},
@@ -316,7 +316,7 @@ def test_a_trace_without_searches_is_empty_and_not_refused(spans: list[Span]) ->
 )
 def test_a_row_of_the_settings_says_that_a_span_of_an_unknown_kind_is_no_search(row: Row) -> None:
     """The remedy for such a refusal is to add a row, which need not repeat the kind."""
-    kind = {"gen_ai.operation.name": "search_memory", "app.memory": "the preferences of a user"}
+    kind = {"gen_ai.operation.name": "search_my_memory", "app.memory": "the preferences of a user"}
     spans = [*trace(), span("o", "agent", 8, attributes=kind, name="recall", scope="app.memory")]
 
     assert interpreted(*spans).refused == {"unrecognised": 1}

@@ -17,6 +17,7 @@ from stream_metrics.core.telemetry.labels.evaluations import Evaluation, evaluat
 from stream_metrics.core.telemetry.labels.labels import ResultIndex, UnusedScore
 from stream_metrics.core.telemetry.options import DEFAULT, Options
 from stream_metrics.core.telemetry.recordings import recording_of, refuse_two_scopes
+from stream_metrics.core.telemetry.retrieval.calls import with_calls
 from stream_metrics.core.telemetry.retrieval.document_ids import detect_text_limit
 from stream_metrics.core.telemetry.retrieval.outputs import tools_of_searches
 from stream_metrics.core.telemetry.retrieval.searches import (
@@ -101,6 +102,10 @@ def _interpret(
         )
         return interpretation, None, ResultIndex(None, (), {})
     tree = SpanTree(kept, mapping, options.scopes)
+    told = with_calls(tree)
+    if told is not None:
+        kept = told
+        tree = SpanTree(kept, mapping, options.scopes)
     moved = tools_of_searches(tree)
     if moved is None:
         interpretation.refuse("too_large", "", "too many of its tools ran beside its searches")

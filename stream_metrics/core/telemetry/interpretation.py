@@ -19,6 +19,7 @@ LIMITED: Final = frozenset({"too_large", "no_room"})
 
 Reason = Literal[
     "no_identity",
+    "ambiguous_documents",
     "truncated",
     "content_off",
     "no_conversation",
@@ -49,6 +50,8 @@ Reason = Literal[
 HELP: Final[dict[Reason, str]] = {
     "no_identity": "let the instrumentation record ids or texts of documents; "
     "OPENINFERENCE_HIDE_OUTPUTS hides both",
+    "ambiguous_documents": "add a row to `otlp.shapes` that says which list has the results of the "
+    "tool",
     "truncated": "raise OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
     "content_off": "let the instrumentation record the documents of searches",
     "no_conversation": "set `otlp.conversation` to the attribute that names the conversation",

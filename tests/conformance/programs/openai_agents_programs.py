@@ -316,7 +316,7 @@ def responses(run: Run) -> Any:
 
 
 def file_search(run: Run) -> Any:
-    """The model's host searches, beside a tool that does."""
+    """The model's host searches, beside a tool that does: one model call, so one iteration."""
 
     def items(given: Any, tools: list[str], handoffs: Any) -> list[Any]:
         parts = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
@@ -325,7 +325,7 @@ def file_search(run: Run) -> Any:
         out: list[Any] = []
         for step, query in enumerate(turn.searches, 1):
             found = rank(query, PAGES)
-            run.account.got(turn, step, [page.id for page, _ in found])
+            run.account.got(turn, 1, [page.id for page, _ in found])
             results = [
                 {"file_id": page.id, "filename": page.title, "score": score, "text": page.text}
                 for page, score in found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -70,7 +70,8 @@ class Document:
     """What is known of one document.
 
     ``page`` is the address of what it is a part of; ``fields`` are all its own fields and its
-    metadata. ``id_name`` is the name under which it has its id.
+    metadata. ``id_name`` is the name under which it has its id. ``alone`` is whether its text
+    identifies it however short it is, because a tool returned nothing else.
     """
 
     id: str | None = None
@@ -81,6 +82,7 @@ class Document:
     score: float | None = None
     fields: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
     id_name: str = field(default="", compare=False)
+    alone: bool = field(default=False, compare=False)
     _form: str | None = field(default=None, init=False, compare=False, repr=False)
 
     def filled_from(self, other: Document) -> Document:
@@ -94,6 +96,7 @@ class Document:
             self.score if self.score is not None else other.score,
             {**other.fields, **self.fields},
             other.id_name if self.id is None else self.id_name,
+            self.alone and other.alone,
         )
 
     @property
@@ -245,7 +248,13 @@ class SpanDocuments:
     problem: tuple[str, str] | None = None
 
 
-def documents_of(span: Span, attributes: Iterable[str], *, strict: bool = False) -> SpanDocuments:
+def documents_of(
+    span: Span,
+    attributes: Iterable[str],
+    *,
+    strict: bool = False,
+    read: Callable[[Any], Found | tuple[str, str]] | None = None,
+) -> SpanDocuments:
     """The documents in the attributes of a span, each completed from all attributes that agree.
 
     Args:
@@ -253,16 +262,23 @@ def documents_of(span: Span, attributes: Iterable[str], *, strict: bool = False)
         attributes: Where to look; the first that has documents determines how many there are.
         strict: Whether to accept only values that have the form of documents, as in a tool's
             result.
+        read: Reads a value instead; a reason and a message say why it cannot.
     """
     lists: list[list[Document]] = []
-    cut = redacted = several = None
+    cut = redacted = several = unread = None
     for name in attributes:
         value = span.value(name)
-        documents = (
-            documents_in_value(value, strict)
-            if value is not None
-            else documents_in_attributes(span, name)
-        )
+        documents: Found | tuple[str, str]
+        if value is None:
+            documents = documents_in_attributes(span, name)
+        else:
+            documents = documents_in_value(value, strict) if read is None else read(value)
+        if isinstance(documents, tuple):
+            cut = cut or (name if documents[0] == "truncated" else None)
+            redacted = redacted or (name if documents[0] == "content_off" else None)
+            if documents[0] not in ("truncated", "content_off"):
+                unread = unread or documents
+            continue
         if name not in span.attributes and sum(name in each.attributes for each in span.events) > 1:
             documents = UnusableDocuments.SEVERAL
         if documents is UnusableDocuments.CUT:
@@ -273,6 +289,8 @@ def documents_of(span: Span, attributes: Iterable[str], *, strict: bool = False)
             several = several or name
         elif isinstance(documents, list):
             lists.append(documents)
+    if unread and (not lists or unread[0] == "ambiguous_documents"):
+        return SpanDocuments(None, unread)
     if not lists:
         if cut:
             return SpanDocuments(None, ("truncated", f"the attribute {cut} was cut off"))
@@ -342,7 +360,7 @@ def documents_in_attributes(span: Span, prefix: str) -> Found:
         return None
     if span.dropped_attributes or len(parts) != max(parts) + 1:
         return UnusableDocuments.CUT
-    return [_document(parts[number]) for number in sorted(parts)]
+    return [usual_document(parts[number]) for number in sorted(parts)]
 
 
 def flatten_lists(value: Any) -> Any:
@@ -423,7 +441,7 @@ def _in_object(value: dict[str, Any], strict: bool, depth: int) -> Found:
     if value.get("type") == "constructor" and isinstance(inner, dict):
         kind = value.get("id")
         if isinstance(kind, list) and kind and kind[-1] == "Document":
-            return [_document(inner)]
+            return [usual_document(inner)]
         return _find(inner, strict, depth + 1)
     if value.get("type") in _ROLES and isinstance(value.get("data"), dict):
         return _find({"type": value["type"], **value["data"]}, strict, depth + 1)
@@ -486,14 +504,14 @@ def _as_document(value: Any, strict: bool) -> Document | None:
         return None
     if value.get("type") == "text" and set(value) <= {"type", "text", "id", "annotations"}:
         return None  # a content part
-    document = _document(value)
+    document = usual_document(value)
     if strict and document.text is None and value.get("type") != "Document":
         return document if document.url and document.title else None
     known = document.signals or "metadata" in value or "id" in value or "score" in value
     return document if known else None
 
 
-def _document(value: dict[str, Any]) -> Document:
+def usual_document(value: dict[str, Any]) -> Document:
     """The document in an object, by the names that frameworks use."""
     parts = {name.removeprefix("document."): part for name, part in value.items()}
     metadata = next(
@@ -586,7 +604,7 @@ def _from_repr(value: str) -> Document | None:
         return None
     inner = parse_value(value)
     if isinstance(inner, dict):
-        return _document(inner)
+        return usual_document(inner)
     if match := _HAYSTACK.match(value):
         return Document(id=match["id"].strip(), score=_number(match["score"]), id_name="id")
     return None

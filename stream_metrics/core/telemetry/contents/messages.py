@@ -70,8 +70,15 @@ _HOSTED: Final = re.compile(
 _NAME_OF_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\..*\.name$")
 
 
+HOSTED: Final = "hosted_searches"
+"""The attribute of a model's span whose host's searches have spans of their own."""
+
+
 def has_hosted_search(span: Span, names: Iterable[str]) -> bool:
-    """Whether a model's answer in these attributes contains searches that its host ran."""
+    """Whether a model's answer in these attributes contains searches that its host ran, and that no
+    span stands for."""
+    if HOSTED in span.attributes:
+        return False
     return any(
         value in ("file_search_call", "web_search_call") and _NAME_OF_CALL.match(name)
         for name, value in span.attributes.items()

@@ -233,7 +233,7 @@ class _Page(NamedTuple):
 def _text_key(document: Document) -> str | None:
     """What is equal for documents that their text says to be one; None if it says nothing."""
     form = document.form
-    if form is None or len(form) >= LONG_TEXT:
+    if form is None or len(form) >= LONG_TEXT or document.alone:
         return form
     place = address_form(document.address) if document.address else document.container
     return None if place is None else f"{place}\n{form}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
@@ -21,11 +21,13 @@ from stream_metrics.core.telemetry.contents.documents import (
 )
 from stream_metrics.core.telemetry.contents.messages import called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
+from stream_metrics.core.telemetry.retrieval.tools import ToolResult, result_of, row_to_copy
 from stream_metrics.core.telemetry.roles.kinds import SpanKinds, suggests_search
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
 from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
 from stream_metrics.core.telemetry.roles.scopes import scopes_setting
 from stream_metrics.core.telemetry.roles.tree import SpanTree
+from stream_metrics.core.telemetry.shapes.reading import read_documents
 from stream_metrics.core.telemetry.spans import Span, service_of, text
 
 _DATABASE: Final = re.compile(
@@ -100,8 +102,9 @@ def find_searches(
     length at which texts of the trace were certainly cut off.
     """
     spans = tree.with_role(Role.SEARCH, Role.TOOL)
-    names = {span.span_id: _named(span, tree) for span in spans}
-    chosen = _chosen(tree, spans, names)
+    results = _tool_results(tree, spans, mapping)
+    names = {span.span_id: _named(span, tree, results) for span in spans}
+    chosen = _chosen(tree, spans, names, results)
     covered = tree.outermost(chosen)
     retrievals, problems = [], []
     with_documents = {span.span_id for span in spans if names[span.span_id].documents is not None}
@@ -119,14 +122,39 @@ def find_searches(
         elif outer is not None:
             interpretation.nested += tree.role(span) is Role.SEARCH
         elif span.span_id not in inner:
-            problems += _without_documents(span, names[span.span_id], tree, in_search)
+            result = results.get(span.span_id)
+            problems += _without_documents(span, names[span.span_id], tree, in_search, result)
     problems += _unrecognised(tree, mapping.kinds, covered, inner, limit)
     return retrievals, problems, covered
 
 
-def _named(span: Span, tree: SpanTree) -> SpanDocuments:
+def _tool_results(
+    tree: SpanTree, spans: Iterable[Span], mapping: SpanMapping
+) -> dict[str, ToolResult]:
+    """What each tool returned, by span id."""
+    around = tree.ancestors(
+        span.span_id
+        for span in tree.with_role(Role.SEARCH)
+        if documents_of(span, tree.rows[span.span_id].documents).documents is not None
+    )
+    return {
+        span.span_id: result_of(
+            span, tree.rows[span.span_id], mapping.tools, span.span_id in around
+        )
+        for span in spans
+        if tree.role(span) is Role.TOOL
+    }
+
+
+def _named(span: Span, tree: SpanTree, results: Mapping[str, ToolResult]) -> SpanDocuments:
     row = tree.rows[span.span_id]
-    named = documents_of(span, row.documents, strict=row.role is Role.TOOL)
+    result = results.get(span.span_id)
+    if result is None:
+        named = documents_of(span, row.documents)
+        if named.documents is None and named.problem is None:
+            named = documents_of(span, row.documents, read=read_documents)
+    else:
+        named = result.named
     if not named.documents and _failed(span, row.documents):
         return SpanDocuments(())  # a failed call has no results
     return named
@@ -137,7 +165,12 @@ def _failed(span: Span, names: Iterable[str]) -> bool:
     return span.failed or any(says_failed(span.value(name)) for name in names)
 
 
-def _chosen(tree: SpanTree, spans: Sequence[Span], names: dict[str, SpanDocuments]) -> set[str]:
+def _chosen(
+    tree: SpanTree,
+    spans: Sequence[Span],
+    names: dict[str, SpanDocuments],
+    results: Mapping[str, ToolResult],
+) -> set[str]:
     """The ids of the spans that are searches, with any searches nested in them."""
     searching = tree.outermost(span.span_id for span in tree.with_role(Role.SEARCH, Role.RERANKER))
     models = tree.ancestors(
@@ -160,7 +193,7 @@ def _chosen(tree: SpanTree, spans: Sequence[Span], names: dict[str, SpanDocument
         id, named = span.span_id, names[span.span_id]
         if id in tools:
             empty = named.documents == () and (
-                span.name in calls or id in inside or _is_search_tool(span)
+                span.name in calls or id in inside or results[id].searches
             )
             if (named.documents or empty or (_cut(named) and span.name in calls)) and not (
                 id in models and id in inside
@@ -176,7 +209,11 @@ def _cut(named: SpanDocuments) -> bool:
 
 
 def _without_documents(
-    span: Span, named: SpanDocuments, tree: SpanTree, in_search: dict[str, str]
+    span: Span,
+    named: SpanDocuments,
+    tree: SpanTree,
+    in_search: dict[str, str],
+    result: ToolResult | None,
 ) -> Iterable[SpanProblem]:
     """The problems of a span that names no documents and has no search inside."""
     if tree.role(span) is Role.SEARCH:
@@ -194,7 +231,7 @@ def _without_documents(
                 "its documents are among the dropped attributes",
             )
         yield SpanProblem(span, reason, message)
-    elif _cut(named) and named.problem:
+    elif named.problem and named.problem[0] != "content_off":
         yield SpanProblem(span, *named.problem)
     elif span.failed:
         return
@@ -205,11 +242,13 @@ def _without_documents(
             yield SpanProblem(span, "unrecognised", other)
         else:
             yield SpanProblem(span, "content_off", "the tool's result is not recorded")
-    elif _is_search_tool(span):
+    elif _is_search_tool(span) or (result is not None and result.searches):
+        row = row_to_copy(span, tree.rows[span.span_id])
         yield SpanProblem(
             span,
             "unrecognised",
-            f"the tool's result has no documents; it has {_attributes(span)}",
+            "the tool's result has no documents that a row finds"
+            + (f"; if it has: {row}" if row else f"; it has {_attributes(span)}"),
         )
 
 

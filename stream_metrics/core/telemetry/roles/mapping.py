@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.messages import attribute_text
 from stream_metrics.core.telemetry.roles.kinds import SpanKinds, normalized
+from stream_metrics.core.telemetry.shapes.users import ToolRows, tool_name
 from stream_metrics.core.telemetry.spans import Span
 
 SETTINGS: Final = "the settings"
@@ -105,6 +106,10 @@ class Row:
         )
 
 
+_NO_SEARCH: Final = Row(Role.OTHER)
+"""The row of a tool that the settings say does not search."""
+
+
 def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
     return all(
         _is(
@@ -126,7 +131,8 @@ def _is(found: Any, value: str) -> bool:
 class SpanMapping:
     """The rows, and the attributes that hold the conversation, agent, release, route and tool.
 
-    ``other_kinds`` are attribute values that are known although no row names them.
+    ``other_kinds`` are attribute values that are known although no row names them, ``tools`` the
+    rows of the settings about tools.
     """
 
     rows: tuple[Row, ...]
@@ -151,7 +157,11 @@ class SpanMapping:
         "traceloop.association.properties.lc_agent_name",
     )
     release: tuple[str, ...] = ("gen_ai.agent.version", "service.version")
-    route: tuple[str, ...] = ("gen_ai.data_source.id",)
+    route: tuple[str, ...] = (
+        "gen_ai.data_source.id",
+        "gen_ai.memory.store.name",
+        "gen_ai.memory.store.id",
+    )
     tool: tuple[str, ...] = (
         "gen_ai.tool.name",
         "tool.name",
@@ -159,6 +169,7 @@ class SpanMapping:
         "traceloop.entity.name",
     )
     other_kinds: tuple[tuple[str, str], ...] = ()
+    tools: ToolRows = field(default_factory=ToolRows, compare=False)
     kinds: SpanKinds = field(init=False, compare=False, repr=False)
     _needed: tuple[str, ...] = field(init=False, compare=False, repr=False)
     _for: dict[tuple[str, ...], tuple[Row, ...]] = field(
@@ -196,4 +207,7 @@ class SpanMapping:
                 self._for.clear()
             rows = tuple(row for row in self.rows if row.needs is None or row.needs in present)
             self._for[present] = rows
-        return next((row for row in rows if row.matches(span, inner)), None)
+        found = next((row for row in rows if row.matches(span, inner)), None)
+        if found is not None and found.role is Role.TOOL and self.tools.kinds:
+            return _NO_SEARCH if self.tools.kind_of(tool_name(span)) == "other" else found
+        return found

@@ -11,6 +11,7 @@ from typing import Final
 
 from stream_metrics.core.telemetry.roles.mapping import Row, SpanMapping
 from stream_metrics.core.telemetry.roles.presets import genai, openinference, openllmetry, products
+from stream_metrics.core.telemetry.shapes.users import ToolRows
 
 PRESETS: Final[tuple[Row, ...]] = (
     *openinference.ROWS,
@@ -38,6 +39,7 @@ def mapping(
     conversation: Sequence[str] = (),
     agent: Sequence[str] = (),
     release: Sequence[str] = (),
+    tools: ToolRows | None = None,
 ) -> SpanMapping:
     """The presets, preceded by further rows and attributes."""
     other_kinds = tuple((name, kind) for name, *kinds in OTHER_KINDS for kind in kinds)
@@ -48,4 +50,5 @@ def mapping(
         (*agent, *preset.agent),
         (*release, *preset.release),
         other_kinds=other_kinds,
+        tools=tools or ToolRows(),
     )

@@ -31,6 +31,13 @@ def _traceloop(kind: str, role: Role, **names: Any) -> Row:
 
 ROWS: Final[tuple[Row, ...]] = (
     operation("retrieval", Role.SEARCH, documents=RETRIEVED, query=ASKED),
+    operation(
+        "search_memory",
+        Role.SEARCH,
+        "OpenTelemetry GenAI semantic conventions from v0.1.0 on: a search of a memory store",
+        documents=RETRIEVED,
+        query=ASKED,
+    ),
     Row(
         Role.SEARCH,
         ((OPERATION, "execute_tool"), ("gen_ai.tool.type", "retriever")),

@@ -17,9 +17,10 @@ OUTPUT: Final = ("traceloop.entity.output", "gen_ai.task.output", "output.value"
 INPUT: Final = ("traceloop.entity.input", "gen_ai.task.input", "input.value")
 
 DOCUMENTS: Final = ("gen_ai.retrieval.documents", "gen_ai.retriever.results")
-RETRIEVED: Final = (*DOCUMENTS, *OUTPUT)
+RETRIEVED: Final = (*DOCUMENTS, "gen_ai.memory.records", *OUTPUT)
 ASKED: Final = (
     "gen_ai.retrieval.query.text",
+    "gen_ai.memory.query.text",
     "gen_ai.retriever.query",
     "gen_ai.retrieval.query",
     *INPUT,

@@ -1,0 +1,196 @@
+"""Tool calls and their results in the messages of model calls.
+
+A model's answer has the calls with their arguments, the input of the next model call their results,
+each by the id of the call. Instrumentations write these messages as JSON, as events, or as
+attributes with numbers in their names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from stream_metrics.core.telemetry.contents.documents import MAX_DEPTH
+from stream_metrics.core.telemetry.contents.literals import parse_value
+from stream_metrics.core.telemetry.spans import Span, text
+
+_OUTPUTS: Final = (
+    "gen_ai.output.messages",
+    "ai.response.toolCalls",
+    "output.value",
+    "traceloop.entity.output",
+    "langfuse.observation.output",
+    "mlflow.spanOutputs",
+    "gen_ai.completion",
+    "gcp.vertex.agent.llm_response",
+)
+_INPUTS: Final = (
+    "gen_ai.input.messages",
+    "ai.prompt.messages",
+    "input.value",
+    "traceloop.entity.input",
+    "langfuse.observation.input",
+    "mlflow.spanInputs",
+    "gen_ai.prompt",
+    "gcp.vertex.agent.llm_request",
+)
+_NUMBERED_OUTPUTS: Final = ("llm.output_messages.", "gen_ai.completion.")
+_NUMBERED_INPUTS: Final = ("llm.input_messages.", "gen_ai.prompt.")
+_INPUT_EVENTS: Final = ("gen_ai.tool.message", "gen_ai.user.message")
+_CALL_IDS: Final = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "callId")
+_RESULTS: Final = ("content", "output", "response", "result")
+_MAY_CALL: Final = re.compile(r"tool|call|function|grounding", re.IGNORECASE)
+
+
+class ToolCall(NamedTuple):
+    """A call that a model's answer requests."""
+
+    id: str
+    name: str
+    arguments: Any
+
+
+def calls_of(span: Span) -> list[ToolCall]:
+    """The tool calls in a model's answer, in order, each id once.
+
+    >>> answer = '[{"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "f"}]}]'
+    >>> calls_of(Span("t", "s", "", 0, 1, False, {"gen_ai.output.messages": answer}, {}))
+    [ToolCall(id='c', name='f', arguments=None)]
+    """
+    found: dict[str, ToolCall] = {}
+    for message in answers_of(span):
+        for one in walk(message):
+            call = _call(one)
+            if call is not None:
+                found.setdefault(call.id, call)
+    return [*found.values()]
+
+
+def answers_of(span: Span) -> Iterator[Any]:
+    """The messages of a model's answer, in each form in which the span has them."""
+    return _messages(span, _OUTPUTS, _NUMBERED_OUTPUTS, ("gen_ai.choice",))
+
+
+def results_of(span: Span) -> dict[str, Any]:
+    """The latest result of each tool call in what a model was given, by the calls' ids."""
+    found: dict[str, Any] = {}
+    for message in _messages(span, _INPUTS, _NUMBERED_INPUTS, _INPUT_EVENTS):
+        for one in walk(message):
+            if (result := _result(one)) is not None:
+                found[result[0]] = result[1]
+    return found
+
+
+def _messages(
+    span: Span, names: Iterable[str], numbered: Iterable[str], events: Iterable[str]
+) -> Iterator[Any]:
+    """What a span has of messages; the first attribute that has tool calls suffices."""
+    values = [span.attributes.get(name) for name in names]
+    for event in span.events:
+        values += [event.attributes.get(name) for name in names]
+        if event.name in events:
+            values += [event.attributes.get(name) for name in ("message", "content", "tool_calls")]
+            yield event.attributes
+    for value in values:
+        if isinstance(value, str) and _MAY_CALL.search(value):
+            value = parse_value(value)
+        if isinstance(value, (dict, list)):
+            yield value
+    for prefix in numbered:
+        yield from _unflattened(span.attributes, prefix)
+
+
+def _unflattened(attributes: dict[str, Any], prefix: str) -> Iterator[Any]:
+    """The objects that attributes such as ``llm.input_messages.0.message.role`` stand for."""
+    root: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if name.startswith(prefix):
+            place = root
+            *path, last = name[len(prefix) :].split(".")
+            for key in path:
+                inner = place.setdefault(key, {})
+                if not isinstance(inner, dict):
+                    break
+                place = inner
+            else:
+                place[last] = value
+    for key in sorted(root, key=lambda key: (len(key), key)):
+        yield root[key]
+
+
+def walk(value: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
+    """The objects in a value, also in JSON; what a tool was given or returned is left alone."""
+    if depth > MAX_DEPTH:
+        return
+    if isinstance(value, str):
+        if value[:1] in ("[", "{") and _MAY_CALL.search(value):
+            yield from walk(parse_value(value), depth + 1)
+    elif isinstance(value, list):
+        for one in value:
+            yield from walk(one, depth + 1)
+    elif isinstance(value, dict):
+        yield value
+        if _result(value) is None and _call(value) is None:
+            for one in value.values():
+                yield from walk(one, depth + 1)
+
+
+def _call(value: dict[str, Any]) -> ToolCall | None:
+    """The tool call that an object is, in one of the forms of the providers."""
+    if "toolUse" in value and isinstance(value["toolUse"], dict):
+        value = value["toolUse"]
+    inner = value.get("tool_call", value.get("function"))
+    about: dict[str, Any] = inner if isinstance(inner, dict) else {}
+    function = about.get("function")
+    about = {**about, **function} if isinstance(function, dict) else about
+    id = _first(value, ("toolCallId", "toolUseId", "call_id", "id")) or _first(about, ("id",))
+    name = text(value.get("name")) or text(value.get("toolName")) or text(about.get("name"))
+    asked = next(
+        (
+            holder[key]
+            for holder in (value, about)
+            for key in ("arguments", "input", "args")
+            if holder.get(key) is not None
+        ),
+        None,
+    )
+    kind = value.get("type")
+    says = kind in ("tool_call", "tool-call", "tool_use", "function_call", "function") or (
+        asked is not None
+        and (bool(about) or not {"toolName", "toolUseId", "args", "arguments"}.isdisjoint(value))
+    )
+    if id is None or name is None or not says or "parameters" in about or "parameters" in value:
+        return None
+    return ToolCall(
+        id,
+        name.strip("'\""),
+        parse_value(asked) if isinstance(asked, str) and asked[:1] in ("{", "[") else asked,
+    )
+
+
+def _result(value: dict[str, Any]) -> tuple[str, Any] | None:
+    """The id of a call and its result, if the object is one, in one of the forms."""
+    inner = value.get("toolResult")
+    if isinstance(inner, dict):
+        value = inner
+    id = _first(value, _CALL_IDS)
+    if id is None and value.get("type") in (
+        "tool_call_response",
+        "tool_result",
+        "function_call_output",
+    ):
+        id = _first(value, ("id",))
+    if id is None and value.get("role") == "tool":
+        id = _first(value, ("id",))
+    if id is None:
+        return None
+    if value.get("type") in ("tool_call", "tool-call", "tool_use", "function_call"):
+        return None
+    if "input" in value or "arguments" in value or "args" in value:
+        return None
+    return next(((id, value[key]) for key in _RESULTS if value.get(key) is not None), None)
+
+
+def _first(value: dict[str, Any], names: Iterable[str]) -> str | None:
+    return next((found for name in names if (found := text(value.get(name))) is not None), None)

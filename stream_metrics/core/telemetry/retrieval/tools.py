@@ -1,0 +1,347 @@
+"""What a tool's span returned, and whether that was a search.
+
+A tool is a search if its kind or a row of the settings says so, if a retriever ran inside it, or if
+two of three things hold: its name or description means searching, its arguments have a query, and
+its results have a score, a distance or a rank.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stream_metrics.core.telemetry.contents.documents import (
+    Found,
+    SpanDocuments,
+    documents_of,
+)
+from stream_metrics.core.telemetry.contents.literals import parse_value
+from stream_metrics.core.telemetry.roles.mapping import Row
+from stream_metrics.core.telemetry.shapes.reading import (
+    Reading,
+    Unread,
+    plain_text,
+    read_result,
+    same_documents,
+)
+from stream_metrics.core.telemetry.shapes.users import ToolRows, tool_name
+from stream_metrics.core.telemetry.spans import Span, text
+
+RESULTS: Final = (
+    "gen_ai.tool.call.result",
+    "gen_ai.tool.output",
+    "gen_ai.tool.response",
+    "gen_ai.tool.result",
+    "tool_response",
+    "tool.response",
+    "tool.output",
+    "tool.result",
+    "tool.call.result",
+    "gcp.vertex.agent.tool_response",
+    "ai.toolCall.result",
+    "mcp.tool.result",
+    "mcp.response.value",
+    "result",
+    "output",
+)
+"""Attributes of a tool's span that may have its result, besides those that its row names."""
+ARGUMENTS: Final = (
+    "gen_ai.tool.call.arguments",
+    "ai.toolCall.args",
+    "tool.arguments",
+    "tool_arguments",
+    "tool.parameters",
+    "gen_ai.tool.json_schema",
+    "gcp.vertex.agent.tool_call_args",
+    "mcp.request.argument.query",
+)
+_EVENTS: Final = {
+    "gen_ai.choice": ("message", "content"),
+    "gen_ai.client.inference.operation.details": ("gen_ai.output.messages",),
+    "gen_ai.tool.message": ("content",),
+    "gen_ai.tool.result": ("content", "result"),
+    "tool_result": ("content", "result"),
+}
+_VERBS: Final = (
+    r"(?<![a-z])search|[a-z]Search|retriev|look(?:s|ing)?[ _-]?up"
+    r"|(?<![a-z])finds?(?![a-z])|(?<![a-z])find(?=[A-Z])"
+    r"|durchsuch|(?<![a-z])such(?:e|en)(?![a-z])|[a-zß_]suche(?![a-z])|nachschlag"
+    r"|(?<![a-z])busca(?:r|dor)?(?![a-z])|b[uú]squeda|(?<![a-z])(?:re)?cherch(?:e|er)(?![a-z])"
+    r"|(?<![a-z])(?:ri)?cerca(?:re)(?![a-z])|(?<![a-z])ricerca(?![a-z])|(?<![a-z])(?:op)?zoek(?:en)?(?![a-z])"
+    r"|(?<![a-z])sök(?:a|ning)?(?![a-z])|(?<![a-z])søg(?:ning)?(?![a-z])|szuka[jć]|wyszuk|vyhled|pesquis"
+    r"|поиск|искать|найти|搜索|搜尋|查询|查詢|检索|檢索|検索|調べ|검색|조회|بحث|खोज"
+)
+_ABOUT: Final = re.compile(rf"{_VERBS}|knowledge[ _-]?base|Search|Find|Look", re.NOFLAG)
+_NAMED: Final = re.compile(
+    rf"{_VERBS}|knowledge|wissen|(?<![a-z])(?:kb|rag|faqs?|wiki(?:pedia)?|handbook|docs|documents?|documentation"
+    r"|passages?|corpus|articles?|tavily|duckduckgo|serp|serper|serpapi|exa)(?![a-z])",
+    re.NOFLAG,
+)
+_DATABASE: Final = re.compile(
+    r"\s*(select|with|insert|update|delete|show|describe|pragma|explain|match|merge|create|alter|query|mutation)\b"
+    r".*(\b(from|set|into|tables?|return|where|as)\b|[{;])",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUERIES: Final = frozenset(
+    (
+        *("query", "q", "question", "keywords", "keyword", "search", "search_query", "searchQuery"),
+        *("search_term", "searchTerm", "search_terms", "term", "terms", "query_text", "queryText"),
+        *(
+            "query_str",
+            "queries",
+            "search_text",
+            "searchText",
+            "text_query",
+            "user_query",
+            "userQuery",
+        ),
+        *(
+            "query_string",
+            "queryString",
+            "question_text",
+            "prompt_query",
+            "suchbegriff",
+            "suchanfrage",
+        ),
+        *(
+            "anfrage",
+            "frage",
+            "consulta",
+            "pregunta",
+            "busqueda",
+            "búsqueda",
+            "recherche",
+            "requete",
+        ),
+        *("requête", "domanda", "ricerca", "zoekterm", "vraag", "pergunta", "zapytanie", "запрос"),
+        *("вопрос", "查询", "关键词", "クエリ", "質問", "검색어"),
+    )
+)
+_HOLDERS: Final = (
+    "kwargs",
+    "args",
+    "input",
+    "inputs",
+    "arguments",
+    "parameters",
+    "properties",
+    "tool_input",
+    "params",
+)
+
+
+_Reader = Callable[[Any], Found | tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool's span returned.
+
+    Attributes:
+        named: The documents, as of any span; those of a tool that does not search are none.
+        searches: Whether it is a search by the rules of this module.
+    """
+
+    named: SpanDocuments
+    searches: bool = False
+
+
+def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> ToolResult:
+    """What a tool's span returned; ``around_search`` is whether a retriever ran inside."""
+    name = tool_name(span)
+    found: list[Reading] = []
+    own = [*tools.shapes_of(name)]
+    by_row = False
+
+    def read(value: Any) -> Found | tuple[str, str]:
+        nonlocal by_row
+        reading: Reading | Unread | None = None
+        for shape in own:
+            reading = shape.read(value)
+            if reading is not None:
+                by_row = True
+                break
+        else:
+            reading = read_result(value)
+        if isinstance(reading, Unread):
+            return reading.reason, reading.message
+        if reading is None:
+            return None
+        found.append(reading)
+        return [*reading.documents]
+
+    named = documents_of(span, row.documents, strict=True, read=read)
+    if named.documents is None and named.problem is None:
+        others = [name for name in RESULTS if name not in row.documents and name in span.attributes]
+        named = documents_of(span, others, strict=True, read=read)
+    if named.problem is None and span.events:
+        named = _with_events(span, named, read)
+    certain = tools.kind_of(name) == "search" or by_row or around_search or _says_its_kind(span)
+    signs = _signs(span, row, name, found)
+    wide = bool(found) and all(one.wide for one in found)
+    searches = certain or (len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3))
+    if searches or not named.documents:
+        if named.documents == () and not searches and not found:
+            named = SpanDocuments(None)
+        return ToolResult(named, searches)
+    if wide:
+        return ToolResult(SpanDocuments(None))
+    only = f"only its {signs[0]} says" if signs else "neither its name nor a query nor scores say"
+    message = f"{name!r} returned documents, and {only} that it searches; {_rows_of(name)}"
+    return ToolResult(SpanDocuments(None, ("unrecognised", message)))
+
+
+def _with_events(span: Span, named: SpanDocuments, read: _Reader) -> SpanDocuments:
+    """The documents of a tool, if its events have them or do not differ from its attributes."""
+    for event in span.events:
+        for name in _EVENTS.get(event.name, ()):
+            value = event.attributes.get(name)
+            found = None if value is None else read(value)
+            if isinstance(found, tuple) and named.documents is None:
+                return SpanDocuments(None, found)
+            if not isinstance(found, list):
+                continue
+            if named.documents is None:
+                named = SpanDocuments(tuple(found))
+            elif not same_documents(named.documents, found):
+                message = f"the event {event.name} has other results than the rest of the span"
+                return SpanDocuments(None, ("ambiguous_documents", message))
+    return named
+
+
+def recorded(span: Span, row: Row) -> Iterator[Any]:
+    """The values that a tool's span has as its result, in the order in which they are read."""
+    for name in dict.fromkeys((*row.documents, *RESULTS)):
+        if (value := span.value(name)) is not None:
+            yield value
+    for event in span.events:
+        for name in _EVENTS.get(event.name, ()):
+            if (value := event.attributes.get(name)) is not None:
+                yield value
+
+
+def _says_its_kind(span: Span) -> bool:
+    return span.text("gen_ai.tool.type") in ("datastore", "retriever")
+
+
+def _signs(span: Span, row: Row, name: str, found: Iterable[Reading]) -> list[str]:
+    """What shows that the tool searches: its name, its query, its scores."""
+    about = span.text("gen_ai.tool.description", "tool.description") or ""
+    signs = []
+    if means_searching(name) or _ABOUT.search(about):
+        signs.append("name")
+    if has_query(span, row, plain=bool(signs)):
+        signs.append("query")
+    if any(one.scored for one in found):
+        signs.append("scores")
+    return signs
+
+
+def means_searching(value: str) -> bool:
+    """Whether the name of a tool means searching.
+
+    >>> [means_searching(name) for name in ("searchDocs", "dokumente_suchen", "list_orders")]
+    [True, True, False]
+    """
+    return _NAMED.search(value) is not None
+
+
+def has_query(span: Span, row: Row, plain: bool = False) -> bool:
+    """Whether the tool's arguments have a query; ``plain`` is whether a text that is the only
+    argument is one."""
+    for name in dict.fromkeys((*row.query, *ARGUMENTS)):
+        value = span.value(name)
+        if name.endswith(".query") and text(value) is not None:
+            return True
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
+            value = parse_value(value)
+            value = parse_value(value) if isinstance(value, str) and value[:1] == "{" else value
+        if plain and isinstance(value, str) and text(value) and not _DATABASE.match(value):
+            return True
+        if _names_query(value, 0):
+            return True
+    return False
+
+
+def _names_query(value: Any, depth: int) -> bool:
+    if not isinstance(value, dict) or depth > 3:
+        return False
+    for name in _QUERIES & value.keys():
+        asked = value[name]
+        if not (isinstance(asked, str) and _DATABASE.match(asked)):
+            return True
+    return any(_names_query(value.get(name), depth + 1) for name in _HOLDERS)
+
+
+def _rows_of(name: str) -> str:
+    key = json.dumps(name, ensure_ascii=False)
+    return f'say which it is: otlp.tools = {{{key} = "other"}}, or "search"'
+
+
+def row_to_copy(span: Span, row: Row) -> str | None:
+    """The row of the settings that would read what a search tool returned; None if it is empty."""
+    name = json.dumps(tool_name(span), ensure_ascii=False)
+    for value in recorded(span, row):
+        written = plain_text(value)
+        if written is not None:
+            how = '"\\n\\n"' if "\n\n" in written else '"whole"'
+            other = ', or split = "whole" if all of it is one result' if how != '"whole"' else ""
+            return f"otlp.shapes = [{{tool = {name}, split = {how}}}]{other}"
+        inner = parse_value(value) if isinstance(value, str) else value
+        listed = next(_lists_of_objects(inner, "", 0), None)
+        if listed is not None:
+            path, items = listed
+            keys = _keys_of(items)
+            fields = "".join(f', {field} = "{key}"' for field, key in keys.items())
+            return f'otlp.shapes = [{{tool = {name}, items = "{path}"{fields}}}]'
+    return None
+
+
+def _lists_of_objects(
+    value: Any, path: str, depth: int
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    if depth > 8:
+        return
+    if isinstance(value, list):
+        if value and all(isinstance(one, dict) for one in value):
+            yield f"{path}[]" if path else "[]", value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            plain = re.fullmatch(r"[A-Za-z_]\w*", key)
+            step = key if plain else json.dumps(key)
+            yield from _lists_of_objects(inner, f"{path}.{step}" if path else step, depth + 1)
+
+
+def _keys_of(items: list[dict[str, Any]]) -> dict[str, str]:
+    """The keys of items that look like an id, an address, and a text."""
+    first = items[0]
+    texts = {key: value for key, value in first.items() if isinstance(value, str)}
+    found: dict[str, str] = {}
+    for key, value in first.items():
+        short = key.casefold()
+        if (
+            "id" not in found
+            and (short in ("id", "key", "uid", "uuid") or short.endswith(("id", "key")))
+            and text(value) is not None
+        ):
+            found["id"] = key
+        if (
+            "url" not in found
+            and isinstance(value, str)
+            and value.startswith(("http://", "https://"))
+        ):
+            found["url"] = key
+    longest = max(
+        (key for key in texts if key not in found.values()),
+        key=lambda key: len(texts[key]),
+        default=None,
+    )
+    if longest is not None:
+        found["text"] = longest
+    return {
+        field: f'\\"{key}\\"' if not re.fullmatch(r"[A-Za-z_]\w*", key) else key
+        for field, key in found.items()
+    }

@@ -1,0 +1,453 @@
+"""The table of texts: forms of prose in which tools return several results, one row each.
+
+A row either divides the whole text, or does not fit. Where only blank lines divide passages no row
+fits: a passage may contain one, so the settings have to say it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from stream_metrics.core.telemetry.contents.documents import Document, text_form
+from stream_metrics.core.telemetry.spans import text
+
+MAX_TEXT_LENGTH: Final = 1 << 20
+MAX_BLOCKS: Final = 2_001
+
+_ELEMENTS: Final = (
+    "document|doc|result|search_result|searchresult|source|passage|chunk|snippet|context|article"
+    "|page|entry|hit|item|record"
+)
+_GROUPS: Final = f"(?:{_ELEMENTS}|output|response|context|retrieval|knowledge|reference)s?|contexts"
+_NUMBERED: Final = (
+    r"search[ _-]?result|document|result|source|passage|chunk|context|snippet|hit|item|page"
+    r"|article|reference|record|entry|doc|dokument|ergebnis|treffer|quelle|abschnitt|resultado"
+    r"|documento|fuente|fragmento|r[ée]sultat|source|extrait|risultato|documento|resultaat|fragment"
+    r"|文档|结果|文書|結果"
+)
+_HEADING: Final = re.compile(
+    rf"^[ \t]*(?P<mark>[#=*\-\[(<_ \t]{{0,12}})(?:{_NUMBERED})"
+    r"[ \t]*(?:no\.?|nr\.?|number|\#)?[ \t]*"
+    r"(?P<number>\d{1,4})[ \t]*(?P<rest>[^\n]*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MARKER: Final = re.compile(
+    r"^(?P<indent>[ \t]*)"
+    r"(?:(?P<number>\d{1,4})[.)]|\[(?P<bracket>\d{1,4})\]|(?P<bullet>[-*•]))[ \t]+",
+    re.MULTILINE,
+)
+_MARKDOWN_LINK: Final = re.compile(
+    r"\[(?P<title>[^\]\n]*)\]\((?P<url>https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)"
+)
+_LINK: Final = re.compile(r"https?://[^\s<>\"'\])}]+")
+_RULE: Final = re.compile(r"^[ \t]*(-{3,}|\*{3,}|_{3,}|={3,})[ \t]*$", re.MULTILINE)
+_LABEL: Final = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?(?:\*\*|__)?"
+    r"(?P<name>document[ _-]?id|doc[ _-]?id|chunk[ _-]?id|article[ _-]?id|page[ _-]?id|id"
+    r"|title|name|url|link"
+    r"|href|uri|source|address|content|contents|text|snippet|summary|description|body|passage|excerpt"
+    r"|score|relevance|similarity|distance|rank|author|authors|published|published date|date"
+    r"|type|tags"
+    r"|category|section|file|filename|path|titel|quelle|inhalt|texto|contenido|t[ií]tulo|fuente|contenu|titre)"
+    r"(?:\*\*|__)?[ \t]*:(?:\*\*|__)?[ \t]*(?P<value>[^\n]*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_IDS: Final = frozenset(("id", "documentid", "docid", "chunkid", "articleid", "pageid"))
+_URLS: Final = frozenset(("url", "link", "href", "uri", "source", "address", "quelle", "fuente"))
+_TITLES: Final = frozenset(("title", "name", "titel", "título", "titulo", "titre"))
+_BODIES: Final = frozenset(
+    (
+        "content",
+        "contents",
+        "text",
+        "snippet",
+        "summary",
+        "description",
+        "body",
+        "passage",
+        "excerpt",
+        "inhalt",
+        "texto",
+        "contenido",
+        "contenu",
+    )
+)
+_SCORES: Final = frozenset(("score", "relevance", "similarity", "distance", "rank"))
+_OPEN: Final = re.compile(
+    r"<(?P<tag>[A-Za-z_][\w.-]*)(?P<attributes>(?:\s+[\w:.-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'))*)\s*>"
+)
+_ATTRIBUTE: Final = re.compile(
+    r"(?P<name>[\w:.-]+)\s*=\s*(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)')"
+)
+_COUNTS: Final = re.compile(
+    r"^\W*(found|showing|here are|search results|results? for|returned|retrieved|query\b"
+    r"|\d+ (results?|documents|hits"
+    r"|matches|passages|sources)|gefunden|ergebnisse|resultados|r[ée]sultats)\b[^\n]{0,200}$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextShape:
+    """A form of text; ``divide`` returns its results, or None if the text has another form."""
+
+    source: str
+    divide: Callable[[str], list[Document] | None]
+
+
+def is_preamble(value: str) -> bool:
+    """Whether the text only announces results, such as "Found 3 results for brakes:".
+
+    >>> is_preamble("Found 3 results:"), is_preamble("Brakes wear down."), is_preamble("")
+    (True, False, True)
+    """
+    value = value.strip()
+    return not value or _COUNTS.match(value) is not None
+
+
+def block(value: str, title: str | None = None, source: str | None = None) -> Document | None:
+    """The result in a block of text: its labelled lines say id, address, title and text."""
+    labels = [*_LABEL.finditer(value)]
+    id = id_name = url = score = rank = None
+    bodies: list[str] = []
+    rest: list[str] = []
+    place = 0
+    ends = [*(match.start() for match in labels[1:]), len(value)]
+    for match, following in zip(labels, ends, strict=False):
+        name = re.sub(r"[ _-]", "", match["name"].casefold())
+        found = match["value"].strip()
+        rest.append(value[place : match.start()])
+        place = match.end()
+        if name in _IDS and id is None and text(found):
+            id, id_name = found, "doc_id" if name in ("docid", "documentid") else "id"
+        elif name in _URLS and url is None and (link := _LINK.search(found)):
+            url = link[0].rstrip(".,;")
+        elif name in _URLS and source is None and text(found):
+            source = found
+        elif name in _TITLES and title is None and text(found):
+            title = found
+        elif name == "rank" and rank is None:
+            rank = _number(found)
+        elif name in _SCORES and score is None:
+            score = _number(found)
+        elif name in _BODIES:
+            bodies.append(value[match.start("value") : following])
+            place = following
+        elif name in _IDS | _URLS | _TITLES | _SCORES:
+            rest.append(match[0])  # a second one is part of the text
+    rest.append(value[place:])
+    body = text("\n".join(bodies).strip()) if bodies else text("".join(rest).strip())
+    if id is None and url is None and body is None and title is None:
+        return None
+    if body is None and url is None and id is None:
+        body, title = title, None
+    fields: dict[str, Any] = {"source": source, "score": score, "rank": rank}
+    fields = {name: found for name, found in fields.items() if found is not None}
+    return Document(id, url, None, title, body, score, fields, id_name or "")
+
+
+def _number(value: str) -> float | None:
+    try:
+        return float(value.rstrip("%"))
+    except ValueError:
+        return None
+
+
+def _all(blocks: Iterator[Document | None]) -> list[Document] | None:
+    found = [*blocks]
+    return [one for one in found if one is not None] if found and None not in found else None
+
+
+def _elements(value: str) -> list[Document] | None:
+    """XML-like elements of one name, perhaps inside an element around all of them."""
+    found = _siblings(value)
+    for _ in range(2):
+        if (
+            found is None
+            or len(found) != 1
+            or not re.fullmatch(_GROUPS, found[0][0], re.IGNORECASE)
+        ):
+            break
+        if not found[0][2].strip():
+            return []
+        inner = _siblings(found[0][2])
+        if inner is None or not re.fullmatch(_ELEMENTS, inner[0][0], re.IGNORECASE):
+            break
+        if len(inner) == 1 and re.fullmatch(_ELEMENTS, found[0][0], re.IGNORECASE):
+            break  # a document with one field
+        found = inner
+    if found is None or not re.fullmatch(_ELEMENTS, found[0][0], re.IGNORECASE):
+        return None
+    return _all(_element(attributes, body) for _, attributes, body in found)
+
+
+def _siblings(value: str) -> list[tuple[str, str, str]] | None:
+    """The elements that the text consists of, as tag, attributes and content; None if it has other
+    text between them, or elements of several names."""
+    value = value.strip()
+    found: list[tuple[str, str, str]] = []
+    place = 0
+    while place < len(value):
+        one = _OPEN.match(value, place)
+        if one is None or len(found) > MAX_BLOCKS or (found and one["tag"] != found[0][0]):
+            return None
+        end = f"</{one['tag']}>"
+        close = value.find(end, one.end())
+        if close < 0:
+            return None
+        body = value[one.end() : close]
+        if re.search(rf"<{re.escape(one['tag'])}(?=[\s>])", body):
+            return None  # one inside another
+        found.append((one["tag"], one["attributes"], body))
+        place = close + len(end)
+        while place < len(value) and value[place].isspace():
+            place += 1
+    return found or None
+
+
+def _element(attributes: str, body: str) -> Document | None:
+    lines = []
+    for match in _ATTRIBUTE.finditer(attributes):
+        found = match["double"] if match["double"] is not None else match["single"]
+        lines.append(f"{match['name']}: {found}")
+    inner, rest = [], body
+    while (one := _OPEN.match(rest.lstrip())) is not None:
+        rest = rest.lstrip()
+        end = f"</{one['tag']}>"
+        close = rest.find(end, one.end())
+        if close < 0:
+            break
+        inner.append((one["tag"].casefold(), rest[one.end() : close].strip()))
+        rest = rest[close + len(end) :]
+    bodies = []
+    for tag, found in inner:
+        name = tag.replace("document_content", "content").replace("page_content", "content")
+        if re.sub(r"[ _-]", "", name) in _BODIES:
+            bodies.append(found)
+        elif name == "metadata":
+            lines += [f"{m['tag']}: {c}" for m, c in _inner(found)] or found.splitlines()
+        else:
+            lines.append(f"{name}: {' '.join(found.split())}")
+    head = block("\n".join(lines)) if lines else None
+    own = text("\n".join(bodies).strip()) if bodies else text(rest.strip())
+    if head is None or not _LABEL.search("\n".join(lines)):
+        return block(own) if own is not None and not bodies else _of_text(own)
+    labelled = None if own is None or bodies else block(own)
+    base = Document(
+        head.id,
+        head.url,
+        None,
+        head.title if _says(lines, _TITLES) else None,
+        own if own is not None else (head.text if _says(lines, _BODIES) else None),
+        head.score,
+        head.fields,
+        head.id_name,
+    )
+    if labelled is not None and (labelled.id or labelled.url):
+        return Document(
+            base.id or labelled.id,
+            base.url or labelled.url,
+            None,
+            base.title or labelled.title,
+            labelled.text,
+            base.score if base.score is not None else labelled.score,
+            {**labelled.fields, **base.fields},
+            base.id_name or labelled.id_name,
+        )
+    return base if base.id or base.url or base.text else None
+
+
+def _inner(value: str) -> Iterator[tuple[re.Match[str], str]]:
+    place = 0
+    while (one := _OPEN.search(value, place)) is not None:
+        close = value.find(f"</{one['tag']}>", one.end())
+        if close < 0:
+            return
+        yield one, " ".join(value[one.end() : close].split())
+        place = close
+
+
+def _says(lines: Sequence[str], names: frozenset[str]) -> bool:
+    found = (_LABEL.match(line) for line in lines)
+    return any(m is not None and re.sub(r"[ _-]", "", m["name"].casefold()) in names for m in found)
+
+
+def _of_text(value: str | None) -> Document | None:
+    return None if value is None else Document(text=value)
+
+
+def _linked_items(value: str) -> list[Document] | None:
+    """A numbered list, or a bulleted one, of which each item has a link."""
+    markers = list(_MARKER.finditer(value))
+    if not markers or len(markers) > MAX_BLOCKS:
+        return None
+    first = markers[0]
+    kind = "number" if first["number"] else "bracket" if first["bracket"] else "bullet"
+    items = [match for match in markers if match[kind] and match["indent"] == first["indent"]]
+    if kind != "bullet":
+        numbers = [int(match[kind]) for match in items]
+        if numbers[0] not in (0, 1) or any(b != a + 1 for a, b in pairwise(numbers)):
+            return None
+    if not is_preamble(value[: first.start()]):
+        return None
+    ends = [*(match.start() for match in items[1:]), len(value)]
+    return _all(_linked(value[match.end() : end]) for match, end in zip(items, ends, strict=True))
+
+
+def _linked(value: str) -> Document | None:
+    """An item with a link: that of its title, of a labelled line, or its only one."""
+    head, _, rest = value.strip().partition("\n")
+    if link := _MARKDOWN_LINK.search(head):
+        body = text((head[: link.start()] + head[link.end() :] + "\n" + rest).strip(" \t\n-–—:*"))
+        return Document(None, link["url"], None, text(link["title"]), body)
+    labelled = block(value.strip())
+    if labelled is not None and labelled.url is not None:
+        title = labelled.title or text(head.strip(" *_#:-"))
+        if labelled.title is None and _LABEL.match(head) is None and labelled.text is not None:
+            body = labelled.text.removeprefix(f"{head}\n").strip()
+            return Document(
+                labelled.id,
+                labelled.url,
+                None,
+                title,
+                text(body),
+                labelled.score,
+                labelled.fields,
+                labelled.id_name,
+            )
+        return labelled
+    links = _LINK.findall(value)
+    if len({link.rstrip(".,;:") for link in links}) != 1:
+        return None
+    url = links[0].rstrip(".,;:")
+    title = text(_LINK.sub("", head).strip(" \t-–—:*()<>[]|"))
+    body = text(_LINK.sub("", rest).strip(" \t\n-–—:*()<>|"))
+    return Document(None, url, None, title, body or title)
+
+
+def _labelled_blocks(value: str) -> list[Document] | None:
+    """Blocks that begin with the same label, such as ``Title:``, each with an id or an address."""
+    labels = [*_LABEL.finditer(value)]
+    if not labels:
+        return None
+    first = labels[0]
+    if not is_preamble(value[: first.start()]):
+        return None
+    name = first["name"].casefold()
+    starts = [match.start() for match in labels if match["name"].casefold() == name]
+    if len(starts) > MAX_BLOCKS:
+        return None
+    ends = [*starts[1:], len(value)]
+    found = []
+    for start, end in zip(starts, ends, strict=True):
+        part = _RULE.sub("", value[start:end]).strip()
+        document = block(part)
+        if document is None or not (document.url or document.id):
+            return None
+        found.append(document)
+    return found
+
+
+def _headed_blocks(value: str) -> list[Document] | None:
+    """Blocks under numbered headings, such as ``===== Document 2 =====`` or ``Result 2:``."""
+    headings = [
+        match for match in _HEADING.finditer(value) if match["mark"].strip() or _ends(match["rest"])
+    ]
+    if not headings or len(headings) > MAX_BLOCKS:
+        return None
+    mark = headings[0]["mark"].strip()
+    if any(match["mark"].strip() != mark for match in headings):
+        return None
+    numbers = [int(match["number"]) for match in headings]
+    if numbers[0] not in (0, 1) or any(b != a + 1 for a, b in pairwise(numbers)):
+        return None
+    if not is_preamble(value[: headings[0].start()]):
+        return None
+    ends = [*(match.start() for match in headings[1:]), len(value)]
+    blocks = []
+    for match, end in zip(headings, ends, strict=True):
+        own = match["rest"].strip(" \t=#*-_:.)]>|")
+        attributes = _in_heading(own)
+        body = (
+            _RULE.sub("", value[match.end() : end]).strip()
+            if mark == ""
+            else value[match.end() : end].strip()
+        )
+        blocks.append(
+            block(
+                f"{attributes}\n{body}" if attributes else body, None if attributes else text(own)
+            )
+        )
+    return _all(iter(blocks))
+
+
+def _in_heading(value: str) -> str | None:
+    """The labelled part of a heading, such as ``(id: kb-1)``."""
+    inner = value.strip("()[] ")
+    return inner if _LABEL.match(inner) or _LINK.fullmatch(inner) else None
+
+
+def _ends(rest: str) -> bool:
+    """Whether what follows the number shows that the line is a heading."""
+    rest = rest.strip()
+    return rest == "" or rest[0] in ":=#-–—*)]>("
+
+
+def _ruled(value: str) -> list[Document] | None:
+    """Passages with a rule such as ``---`` between them."""
+    rules = [*_RULE.finditer(value)]
+    if not rules or len(rules) > MAX_BLOCKS or len({rule[1] for rule in rules}) > 1:
+        return None
+    parts = _RULE.split(value)[::2]
+    if not parts[0].strip():
+        return None  # front matter, or a frame
+    if not parts[-1].strip():
+        parts = parts[:-1]
+    blank = {_blank_around(value, rule.start(), rule.end()) for rule in rules}
+    if len(blank) > 1 or len(parts) < 2:
+        return None  # some are underlines of titles
+    if is_preamble(parts[0]):
+        parts = parts[1:]
+    return _all(block(part.strip()) for part in parts)
+
+
+def _blank_around(value: str, start: int, end: int) -> bool:
+    before = value[:start]
+    return before.endswith("\n\n") or re.search(r"\n[ \t]*\n$", before) is not None
+
+
+TEXTS: Final[tuple[TextShape, ...]] = (
+    TextShape("XML-like elements: document, result, source, passage", _elements),
+    TextShape("numbered or bulleted lists whose items have a link", _linked_items),
+    TextShape("blocks of labelled lines: Title:, URL:, Content:", _labelled_blocks),
+    TextShape("blocks under numbered headings: ===== Document 2 =====, Result 2:", _headed_blocks),
+    TextShape("passages between rules: ---", _ruled),
+)
+
+
+def results_in_text(value: str) -> list[tuple[str, list[Document]]]:
+    """The rows that fit a text, each with the results that it finds; different lists only."""
+    if len(value) > MAX_TEXT_LENGTH:
+        return []
+    found: list[tuple[str, list[Document]]] = []
+    for row in TEXTS:
+        documents = row.divide(value)
+        if documents is not None and all(_differ(documents, other) for _, other in found):
+            found.append((row.source, documents))
+    return found
+
+
+def _differ(some: Sequence[Document], others: Sequence[Document]) -> bool:
+    """Whether two readings of one text find different results."""
+    if len(some) != len(others):
+        return True
+    return any(
+        (one.id or one.url) != (other.id or other.url)
+        if (one.id or one.url) and (other.id or other.url)
+        else text_form(one.text or "") != text_form(other.text or "")
+        for one, other in zip(some, others, strict=True)
+    )

@@ -1,0 +1,84 @@
+"""What tools return is read by the table of shapes, or refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stream_metrics.core.telemetry.shapes.reading import Reading, Unread, read_result
+from stream_metrics.core.telemetry.shapes.table import PARALLEL, SHAPES
+from tests.shapes import CASES, HITS, WITHOUT_ID, Case, Hit, deeper, in_mcp
+
+
+def read(value: Any) -> Reading:
+    """The reading of a value, which has one."""
+    found = read_result(json.dumps(value))
+    assert isinstance(found, Reading), found
+    return found
+
+
+def identities(reading: Reading, by: str) -> list[str | None]:
+    """What identifies the results."""
+    return [getattr(document, by) for document in reading.documents]
+
+
+def expected(case: Case, *hits: Hit) -> list[str | None]:
+    """The same of what was found; Wikipedia's ids are numbers."""
+    number = case is CASES["Wikipedia: list=search of MediaWiki"]
+    if case.by != "id":
+        return [getattr(hit, case.by) for hit in hits]
+    return [hit.id[3:] if number and hit.id else hit.id for hit in hits]
+
+
+EACH = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def test_each_row_has_a_case() -> None:
+    """No row of the table is without one."""
+    assert {row.source for row in (*SHAPES, *PARALLEL)} == CASES.keys()
+
+
+@EACH
+@pytest.mark.parametrize("nested", [lambda value: value, in_mcp, deeper], ids=["", "MCP", "deeper"])
+def test_results_are_read_wherever_they_stand(case: Case, nested: Any) -> None:
+    """The row finds ids and texts in the answer itself, in MCP's, and some levels deeper."""
+    found = read(nested(case.answer(HITS)))
+
+    assert identities(found, case.by) == expected(case, *HITS)
+    assert [document.text for document in found.documents] == [hit.text for hit in HITS]
+
+
+@EACH
+def test_an_item_without_its_id_is_identified_by_what_it_has(case: Case) -> None:
+    """Its text, or its address, stands in for the id; no rank or request id does."""
+    found = read(case.answer(WITHOUT_ID))
+
+    assert identities(found, case.by) == expected(case, *WITHOUT_ID)
+    assert found.documents[1].text == HITS[1].text
+
+
+@EACH
+def test_an_empty_list_is_an_empty_search(case: Case) -> None:
+    """The answer of a search that found nothing has no results."""
+    assert read(case.answer(())).documents == ()
+
+
+@EACH
+def test_the_same_list_twice_counts_once(case: Case) -> None:
+    """MCP has results as text and as structure."""
+    answer = case.answer(HITS)
+    found = read({**in_mcp(answer), "structuredContent": {"result": answer}})
+
+    assert len(found.documents) == len(HITS)
+
+
+@EACH
+def test_two_different_lists_are_refused(case: Case) -> None:
+    """It is unclear which of them the results are."""
+    other = [{"id": "x", "text": "Another text of another list."}]
+    found = read_result(json.dumps({"found": case.answer(HITS), "documents": other}))
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"

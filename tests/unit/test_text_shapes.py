@@ -1,0 +1,179 @@
+"""Prose in which tools return several results is divided by the table of texts, or refused."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from stream_metrics.core.telemetry.shapes.reading import Reading, Unread, read_result
+from stream_metrics.core.telemetry.shapes.texts import TEXTS
+
+REFUNDS = "Refunds take five days after approval."
+TRAVEL = "Travel is booked through the portal.\n\nOr by phone."
+
+
+class Case(NamedTuple):
+    """A text with two results, and what identifies them."""
+
+    row: int
+    text: str
+    by: str = "text"
+    found: tuple[str, ...] = (REFUNDS, TRAVEL)
+
+
+CASES = {
+    "headed blocks": Case(
+        3, f"===== Document 0 =====\n{REFUNDS}\n\n===== Document 1 =====\n{TRAVEL}"
+    ),
+    "headed blocks with colons": Case(3, f"Result 1:\n{REFUNDS}\n\nResult 2:\n{TRAVEL}"),
+    "headed blocks with an announcement": Case(
+        3, f"Found 2 results:\n\n### Source 1\n{REFUNDS}\n\n### Source 2\n{TRAVEL}"
+    ),
+    "headed blocks with ids": Case(
+        3,
+        f"--- Document 1 ---\nID: kb-1\n{REFUNDS}\n--- Document 2 ---\nID: kb-2\n{TRAVEL}",
+        "id",
+        ("kb-1", "kb-2"),
+    ),
+    "elements": Case(0, f"<document>{REFUNDS}</document>\n<document>{TRAVEL}</document>"),
+    "elements inside another": Case(
+        0,
+        f'<results>\n<result rank="1">{REFUNDS}</result>\n<result rank="2">{TRAVEL}</result>\n'
+        "</results>",
+    ),
+    "elements with ids": Case(
+        0,
+        f'<passage id="kb-1">{REFUNDS}</passage><passage id="kb-2">{TRAVEL}</passage>',
+        "id",
+        ("kb-1", "kb-2"),
+    ),
+    "elements as Anthropic advises": Case(
+        0,
+        '<documents><document index="1"><source>https://kb.example/1</source><document_content>'
+        f'{REFUNDS}</document_content></document><document index="2"><source>https://kb.example/2'
+        f"</source><document_content>{TRAVEL}</document_content></document></documents>",
+        "url",
+        ("https://kb.example/1", "https://kb.example/2"),
+    ),
+    "links of Markdown": Case(
+        1,
+        f"1. [Refunds](https://kb.example/1)\n{REFUNDS}\n2. [Travel](https://kb.example/2)\n{TRAVEL}",
+        "url",
+        ("https://kb.example/1", "https://kb.example/2"),
+    ),
+    "bullets with links": Case(
+        1,
+        f"- [Refunds](https://kb.example/1): {REFUNDS}\n- [Travel](https://kb.example/2): {TRAVEL}",
+        "url",
+        ("https://kb.example/1", "https://kb.example/2"),
+    ),
+    "numbers with labelled addresses": Case(
+        1,
+        f"Found 2 results:\n\n1. Refunds\n   URL: https://kb.example/1\n   Summary: {REFUNDS}"
+        f"\n\n2. Travel\n   URL: https://kb.example/2\n   Summary: {TRAVEL}",
+        "url",
+        ("https://kb.example/1", "https://kb.example/2"),
+    ),
+    "labelled blocks": Case(
+        2,
+        f"Title: Refunds\nURL: https://kb.example/1\nContent: {REFUNDS}\n\n"
+        f"Title: Travel\nURL: https://kb.example/2\nContent: {TRAVEL}",
+        "url",
+        ("https://kb.example/1", "https://kb.example/2"),
+    ),
+    "labelled ids": Case(
+        2,
+        f"ID: kb-1\nScore: 0.9\nText: {REFUNDS}\n\nID: kb-2\nScore: 0.8\nText: {TRAVEL}",
+        "id",
+        ("kb-1", "kb-2"),
+    ),
+    "rules": Case(4, f"{REFUNDS}\n\n---\n\n{TRAVEL}"),
+    "rules without blank lines": Case(4, f"{REFUNDS}\n---\n{TRAVEL}"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_text_of_a_known_form_is_divided(case: Case) -> None:
+    """Each block is a result, by the id or address in it, else by its text without its heading."""
+    found = read_result(case.text)
+
+    assert isinstance(found, Reading)
+    assert [getattr(document, case.by) for document in found.documents] == [*case.found]
+    assert found.source == TEXTS[case.row].source
+    assert [document.text for document in found.documents] == [REFUNDS, TRAVEL]
+
+
+def test_each_row_has_a_case() -> None:
+    """No row of the table of texts is without one."""
+    assert {case.row for case in CASES.values()} == {*range(len(TEXTS))}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{REFUNDS}\n\n{TRAVEL}",
+        REFUNDS,
+        f"[1] {REFUNDS}\n[2] {TRAVEL}",
+        f"1. {REFUNDS}\n2. {TRAVEL}",
+        "Result 1:\nOne\n\nResult 3:\nThree",
+        f"1. See https://kb.example/1\n2. {TRAVEL}",
+        f"Title: Refunds\nContent: {REFUNDS}\n\nTitle: Travel\nURL: https://kb.example/2",
+        "---\ntitle: Front matter\n---\nText of one page",
+        "Heading\n---\nText under it\n\n---\n\nText after a rule",
+        f"<document>{REFUNDS}</document> and <document>{TRAVEL}</document>",
+        "<document>one <document>two</document></document>",
+        "<html><body><article>One</article><article>Two</article></body></html>",
+        "<div><p>One</p><p>Two</p></div>",
+        "def f():\n    return 1\n",
+        "No results found.",
+    ],
+)
+def test_other_text_is_not_divided(text: str) -> None:
+    """A passage may contain blank lines, numbers and rules, so that nothing is guessed."""
+    assert read_result(text) is None
+
+
+def test_a_text_of_two_forms_with_different_results_is_refused() -> None:
+    """Two elements, one of which has a list of links, are two results or three."""
+    text = "Title: A\nURL: https://kb.example/1\nText: a\n---\nb\n---\nTitle: C\nURL: https://kb.example/3"
+    found = read_result(text)
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+def test_a_text_in_a_single_block_of_mcp_is_divided_as_any_other() -> None:
+    """A content block is a container, and no result."""
+    blocks = [{"type": "text", "text": CASES["rules"].text}]
+
+    found = read_result({"content": blocks, "isError": False})
+
+    assert isinstance(found, Reading)
+    assert len(found.documents) == 2
+
+
+def test_several_blocks_are_several_results() -> None:
+    """Each text of MCP is one."""
+    blocks = [{"type": "text", "text": text} for text in (REFUNDS, TRAVEL)]
+
+    found = read_result({"content": blocks})
+
+    assert isinstance(found, Reading)
+    assert [document.text for document in found.documents] == [REFUNDS, TRAVEL]
+
+
+@pytest.mark.parametrize("first", ["Found 2 results:", f"{REFUNDS}\n\n---\n\n{TRAVEL}"])
+def test_blocks_that_announce_or_have_several_results_are_refused(first: str) -> None:
+    """Then a block is no result."""
+    blocks = [{"text": text} for text in (first, REFUNDS, TRAVEL)]
+
+    found = read_result(blocks)
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+def test_one_block_of_text_is_no_result() -> None:
+    """All passages may be in it."""
+    assert read_result([{"text": f"{REFUNDS}\n\n{TRAVEL}"}]) is None
