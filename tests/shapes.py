@@ -269,8 +269,8 @@ def _bing(hits: Sequence[Hit]) -> Any:
         }
         for place, hit in enumerate(hits)
     ]
-    pages = {"webPages": {"totalEstimatedMatches": len(hits), "value": value}} if hits else {}
-    return {"_type": "SearchResponse", "queryContext": {"originalQuery": "q"}, **pages}
+    pages = {"totalEstimatedMatches": len(hits), "value": value}
+    return {"_type": "SearchResponse", "queryContext": {"originalQuery": "q"}, "webPages": pages}
 
 
 def _google(hits: Sequence[Hit]) -> Any:

@@ -37,7 +37,9 @@ EACH = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 def test_each_row_has_a_case() -> None:
     """No row of the table is without one."""
-    assert {row.source for row in (*SHAPES, *PARALLEL)} == CASES.keys()
+    sources = [row.source for row in SHAPES] + [row.source for row in PARALLEL]
+
+    assert sorted(sources) == sorted(CASES)
 
 
 @EACH
@@ -82,3 +84,13 @@ def test_two_different_lists_are_refused(case: Case) -> None:
 
     assert isinstance(found, Unread)
     assert found.reason == "ambiguous_documents"
+
+
+@EACH
+def test_an_answer_as_python_shows_it_is_read(case: Case) -> None:
+    """Programs return ``str(answer)``, also inside MCP's objects."""
+    text = f"CallToolResult(content=[TextContent(type='text', text={str(case.answer(HITS))!r})])"
+    for value in (str(case.answer(HITS)), text):
+        found = read_result(value)
+        assert isinstance(found, Reading)
+        assert identities(found, case.by) == expected(case, *HITS)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.telemetry.contents.calls import answers_of, walk
 from stream_metrics.core.telemetry.spans import Span, text
+
+
+_HINT: Final = re.compile(r"search_call|server_tool_use|grounding_?metadata", re.IGNORECASE)
 
 
 class HostedSearch(NamedTuple):
@@ -21,6 +25,8 @@ class HostedSearch(NamedTuple):
 def hosted_searches(span: Span) -> list[HostedSearch]:
     """The searches in a model's answer, each once; citations alone are none."""
     found: dict[str, HostedSearch] = {}
+    if not any(_HINT.search(value) for value in _texts(span)):
+        return []
     for answer in answers_of(span):
         objects = [*walk(answer)]
         results = {
@@ -35,6 +41,13 @@ def hosted_searches(span: Span) -> list[HostedSearch]:
                 if known is None or known.results is None:
                     found[search.id] = search
     return [*found.values()]
+
+
+def _texts(span: Span) -> Iterator[str]:
+    for attributes in (span.attributes, *(event.attributes for event in span.events)):
+        for value in attributes.values():
+            if isinstance(value, str):
+                yield value
 
 
 def _searches(one: dict[str, Any], place: str, results: dict[str, Any]) -> Iterator[HostedSearch]:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
 from typing import Any, Final
 
 import msgspec
 
 LONGEST_REPRESENTATION: Final = 1 << 18
+CALL: Final = re.compile(r"[A-Za-z_][\w.]{0,60}\([\w)]")
+"""The beginning of an object as Python shows it, such as ``TextContent(type='text'``."""
 MAX_INTEGER_BITS: Final = 1 << 13  # Python writes longer ones as text only if told to
 
 
 def parse_value(value: str) -> Any:
-    """Parses JSON or a Python literal, which may contain ``Document(id=…)``; None if it is
+    """Parses JSON or a Python literal, which may have objects as ``Document(id=…)``; None if it is
     neither. Half a surrogate pair, which no event can contain, becomes a replacement character."""
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, RecursionError, ValueError):
         pass
-    if len(value) > LONGEST_REPRESENTATION or value[:1] not in "[({D":
+    if len(value) > LONGEST_REPRESENTATION:
+        return None
+    if value[:1] not in "[({" and CALL.match(value) is None:
         return None
     try:
         with warnings.catch_warnings():
@@ -67,6 +72,8 @@ def _literal(node: ast.AST) -> Any:
             return {"type": "Document", **parts}
         case ast.Call(args=[ast.Constant(value=str()) as argument], keywords=[]):
             return _literal(argument)  # such as UUID('…')
+        case ast.Call(args=[], keywords=keywords) if keywords:
+            return {one.arg: _literal(one.value) for one in keywords if one.arg}
         case ast.Call():
             return None  # a date or another value that identifies no document
     raise ValueError("no literal")

@@ -19,8 +19,15 @@ from stream_metrics.core.telemetry.contents.documents import (
     same_document,
     usual_document,
 )
-from stream_metrics.core.telemetry.contents.literals import parse_value
-from stream_metrics.core.telemetry.shapes.rows import Parallel, Shape, has, text_at, values_at
+from stream_metrics.core.telemetry.contents.literals import CALL, parse_value
+from stream_metrics.core.telemetry.shapes.rows import (
+    Parallel,
+    Shape,
+    has,
+    steps,
+    text_at,
+    values_at,
+)
 from stream_metrics.core.telemetry.shapes.table import PARALLEL, SHAPES
 from stream_metrics.core.telemetry.shapes.texts import block, is_preamble, results_in_text
 from stream_metrics.core.telemetry.spans import text
@@ -128,6 +135,19 @@ _BLOCK_KEYS: Final = frozenset(
     )
 )
 _BRACKETED: Final = re.compile(r"\[\w{1,6}\][ \t\n]|\[[^\]\n]{1,200}\]\(")
+
+
+def _rows_by_key() -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for place, shape in enumerate(SHAPES):
+        without = () if shape.without_list is None else (shape.without_list[0],)
+        for path in (*shape.items, *without):
+            found.setdefault(str(steps(path)[0]), []).append(place)
+    return found
+
+
+_ROWS_BY_KEY: Final = _rows_by_key()
+"""The places of rows in the table by the first keys of the paths at which their lists are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +267,7 @@ def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
         if re.search(r"\w", stripped):
             found.problems.append(Unread("content_off", "its result is redacted"))
         return
-    if stripped.startswith(("[", "{", '"', "Document(")):
+    if stripped.startswith(("[", "{", '"')) or CALL.match(stripped):
         inner = parse_value(stripped)
         if inner is not None and not isinstance(inner, (int, float)):
             _look(inner, found, depth + 1, name)
@@ -345,7 +365,8 @@ def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
     if value.get("type") in ("json", "text", "content", "error-json") and "value" in value:
         _look(value["value"], found, depth + 1, "")  # AI SDK
         return
-    for shape in SHAPES:
+    for place in sorted({place for key in value for place in _ROWS_BY_KEY.get(key, ())}):
+        shape = SHAPES[place]
         for path in shape.items:
             for inner in values_at(value, path):
                 _look_at_place(inner, value, shape, found)

@@ -50,7 +50,7 @@ class Shape:
     title: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     scores: tuple[str, ...] = ()
-    without_list: tuple[str, str] | None = None
+    without_list: tuple[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

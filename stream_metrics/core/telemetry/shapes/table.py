@@ -269,7 +269,6 @@ SHAPES: Final[tuple[Shape, ...]] = (
         url=("url",),
         title=("name",),
         text=("snippet",),
-        without_list=("_type", "SearchResponse"),
     ),
     Shape(
         "Google Programmable Search (Custom Search JSON API)",
@@ -280,7 +279,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         id=None,
         url=("link", "formattedUrl"),
         text=("snippet",),
-        without_list=("kind", "customsearch#search"),
+        without_list=("searchInformation.totalResults", "0"),
     ),
     Shape(
         "Brave Search",
@@ -313,7 +312,7 @@ SHAPES: Final[tuple[Shape, ...]] = (
         inside=("fields",),
         id=("fields.documentid", "id"),
         scores=("relevance",),
-        without_list=("root.id", "toplevel"),
+        without_list=("root.fields.totalCount", 0),
     ),
     Shape(
         "Typesense: search",

@@ -89,7 +89,7 @@ class UserShape:
     def _document(self, item: Any) -> Document:
         usual = usual_document(item) if isinstance(item, dict) else Document(text=text(item))
         id, url = _text(self.id, item), _text(self.url, item)
-        score = _search(self.score, item) if self.score is not None else usual.score
+        score: Any = usual.score if self.score is None else _search(self.score, item)
         return Document(
             id if self.id is not None else usual.id,
             url if self.url is not None else usual.url,
