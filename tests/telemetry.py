@@ -84,7 +84,9 @@ def of_kind(
 
 
 def agent(id: str = "agent", start: float = 0, end: float = 1000, **others: Any) -> Span:
-    """A turn span."""
+    """A turn span; ``called`` is the agent's name."""
+    if (name := others.pop("called", None)) is not None:
+        others["attributes"] = {"agent.name": name, **others.pop("attributes", {})}
     return of_kind("AGENT", id, others.pop("parent", ""), start, end, **others)
 
 

@@ -25,7 +25,8 @@ from stream_metrics.clients.kafka.topics import TopicsInvalid
 from stream_metrics.core.alerts.obstacles import PASSING
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.key import is_labels
-from stream_metrics.core.telemetry import HELP, page_ids_message
+from stream_metrics.core.telemetry import HELP, agent_of, page_ids_message
+from stream_metrics.core.telemetry.interpretation import FOLLOWING
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
 from stream_metrics.core.telemetry.recordings import MAX_REMEMBERED, SOON_NS
@@ -60,7 +61,8 @@ log = structlog.get_logger(__name__)
 
 class LoggedBridgeMetrics(BridgeMetrics):
     """The metrics, and log lines about refusals: one a minute for each agent and reason, and a
-    single one for each service whose scopes have to be chosen, and each agent whose ids name pages.
+    single one for each service whose scopes have to be chosen, and each agent whose ids name pages
+    or that follows another in a trace.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class LoggedBridgeMetrics(BridgeMetrics):
         self._page, self._clock = page, clock
         self._forgot = False
         self._of_pages: set[str] = set()  # agents
+        self._following: set[str] = set()
         self._logged: dict[tuple[str, str], float] = {}  # when a line may be written again
 
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
@@ -91,6 +94,8 @@ class LoggedBridgeMetrics(BridgeMetrics):
         for turn in interpretation.turns:
             if turn.page_ids:
                 self._log_page_ids(turn.agent, turn.page_ids)
+        if interpretation.following:
+            self._log_following(agent_of(interpretation))
         now = self._clock()
         for one in interpretation.refusals:
             once = one.reason in LOGGED_ONCE
@@ -110,6 +115,12 @@ class LoggedBridgeMetrics(BridgeMetrics):
                     why=one.message,
                     help=HELP[one.reason],
                 )
+
+    def _log_following(self, agent: str | None) -> None:
+        label = self.agent_label(agent)
+        if label not in self._following:
+            self._following.add(label)
+            log.warning("agents follow one another in a trace", agent=agent, why=FOLLOWING)
 
     def _log_page_ids(self, agent: str | None, names: tuple[str, ...]) -> None:
         label = self.agent_label(agent)

@@ -17,7 +17,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore, page_ids_message
 from stream_metrics.core.telemetry.assembly import ClosedTrace
-from stream_metrics.core.telemetry.interpretation import FIXED
+from stream_metrics.core.telemetry.interpretation import FIXED, FOLLOWING
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import EVENT, FileRange, expand, file_ranges, numbered_records
@@ -328,6 +328,23 @@ def _refused(counts: TraceCounts) -> list[str]:
     return lines
 
 
+def _unseen(counts: TraceCounts) -> list[str]:
+    """What may have searched in turns without a search, and the rows to copy if it did not."""
+    if not counts.unseen:
+        return []
+    found = sorted(counts.unseen, key=lambda one: (-one.turns, one))
+    named = ", ".join(
+        f"{printable(one.what)} (turns: {one.turns:,})" for one in found[:NAMED_AGENTS]
+    )
+    more = f" and {len(found) - NAMED_AGENTS:,} more, which run.json names"
+    rows = [printable(one.row) for one in found[:NAMED_AGENTS] if one.row]
+    copied = f"; if none of them is a search: otlp.rows = [{', '.join(rows)}]" if rows else ""
+    return [
+        "turns without a search are no decision not to search where something else may have "
+        f"searched: {named}{more if len(found) > NAMED_AGENTS else ''}{copied}"
+    ]
+
+
 def summary_lines(counts: TraceCounts) -> list[str]:
     """Messages with the counts of spans by outcome."""
     lines = [
@@ -347,6 +364,10 @@ def summary_lines(counts: TraceCounts) -> list[str]:
     if len(counts.page_ids) > NAMED_AGENTS:
         more = len(counts.page_ids) - NAMED_AGENTS
         lines.append(f"ids of {more:,} more agents name pages, too; run.json names them")
+    if counts.following:
+        lines.append(
+            f"{counts.following:,} turns follow one of another agent in their trace; {FOLLOWING}"
+        )
     if counts.unnamed:
         lines.append(
             f"{counts.unnamed:,} turns are in traces that name no conversation, so that each trace "
@@ -377,6 +398,7 @@ def summary_lines(counts: TraceCounts) -> list[str]:
             for limit, number in _most_frequent(counts.limits)
         )
         lines.append(f"turns or traces left out because of limits: {named}")
+    lines += _unseen(counts)
     if counts.refused:
         lines.append("set aside: " + "; ".join(_refused(counts)) + "; run.json has the first spans")
     if counts.empty:

@@ -23,6 +23,7 @@ from stream_metrics.core.telemetry import (
 from stream_metrics.core.telemetry.interpretation import Result
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.recordings import Recordings
+from stream_metrics.core.telemetry.spans import has_text
 from stream_metrics.lab.replay.offline import Replay
 from tests.conformance.programs.corpus import CHUNKS, PAGES, SHELVES
 
@@ -86,6 +87,8 @@ def verdict(
                 break
         else:
             unmatched.append(turn)
+    if label := next(filter(None, map(_label_with_text, turns)), None):
+        return Verdict("WRONG", f"what a user or a document says is in a label: {label!r}")
     if unmatched:
         return Verdict("WRONG", f"{_shown(unmatched[0])} is not in {dict(expected)}; {reasons}")
     if not any(one.turns for one in interpretations):
@@ -102,6 +105,16 @@ def verdict(
     if problem:
         return Verdict("WRONG", problem)
     return Verdict("inferred" if inferred else "right")
+
+
+def _label_with_text(turn: Turn) -> str | None:
+    """A name that becomes a label and contains a question, a query or a document's text."""
+    texts = {turn.question, *(search.query for search in turn.searches), *_BY_TEXT}
+    names = {turn.agent, turn.release, *(search.route for search in turn.searches)}
+    return next(
+        (name for name in names for text in texts if name is not None and has_text(name, text)),
+        None,
+    )
 
 
 def _expected(account: Account) -> dict[tuple[str, int], list[list[str]]]:

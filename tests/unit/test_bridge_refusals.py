@@ -48,14 +48,14 @@ def by_agent(one: Interpretation) -> list[tuple[str | None, str]]:
 
 
 def test_a_refusal_counts_for_the_agent_of_its_turn() -> None:
-    """Its attribute names the agent, else the turn's span, else the service."""
+    """An attribute of its spans names the agent, else the service does."""
     of_turn = interpreted(agent(name="researcher"), refused_search("s", "agent"))
     of_attribute = interpreted(agent(attributes=SUPPORT), refused_search("s", "agent"))
     of_search = interpreted(refused_search("s", "", 1, **SUPPORT))
     of_service = interpreted(refused_search("s", ""))
 
     for one, name in (
-        (of_turn, "researcher"),
+        (of_turn, "service"),
         (of_attribute, "support"),
         (of_search, "support"),
         (of_service, "service"),
@@ -68,9 +68,9 @@ def test_refusals_of_one_trace_count_for_the_agents_of_their_turns() -> None:
     """A trace may hold a session, or several agents."""
     one = interpreted(
         span("session", end=100),
-        agent("a", 0, 9, parent="session", name="support"),
+        agent("a", 0, 9, parent="session", called="support"),
         search("s1", "a", 1),
-        agent("b", 10, 19, parent="session", name="billing"),
+        agent("b", 10, 19, parent="session", called="billing"),
         refused_search("s2", "b", 11),
     )
 
@@ -81,9 +81,9 @@ def test_refusals_of_one_trace_count_for_the_agents_of_their_turns() -> None:
 @pytest.mark.parametrize(
     "spans",
     [
-        [agent(name="support"), search("s", "gone", 1)],
-        [agent(name="support"), span("", "agent", 1)],
-        [agent(name="support", parent="s"), search("s", "agent", 1)],
+        [agent(called="support"), search("s", "gone", 1)],
+        [agent(called="support"), span("", "agent", 1)],
+        [agent(called="support", parent="s"), search("s", "agent", 1)],
     ],
     ids=["incomplete", "bad id", "cycle"],
 )
@@ -113,9 +113,9 @@ def test_an_agent_with_refusals_only_is_counted_by_reason() -> None:
     metrics = BridgeMetrics(registry)
     for _ in range(3):
         metrics.trace_closed(
-            with_events(interpreted(agent(name="billing"), refused_search("s", "agent")))
+            with_events(interpreted(agent(called="billing"), refused_search("s", "agent")))
         )
-    metrics.trace_closed(with_events(interpreted(agent(name="support"), search("s", "agent", 1))))
+    metrics.trace_closed(with_events(interpreted(agent(called="support"), search("s", "agent", 1))))
     metrics.trace_closed(with_events(interpreted(model("m", "", 1))))
 
     assert value(registry, "refused", agent="billing", reason="no_identity") == 3
@@ -146,10 +146,10 @@ def test_agents_beyond_the_limit_are_counted_together() -> None:
     assert value(registry, "traces", agent="billing", outcome="told") == 0
     for number in range(MAX_AGENTS + 20):
         metrics.trace_closed(
-            with_events(interpreted(agent(name=f"agent-{number}"), refused_search("s", "agent")))
+            with_events(interpreted(agent(called=f"agent-{number}"), refused_search("s", "agent")))
         )
     metrics.trace_closed(
-        with_events(interpreted(agent(name="billing"), refused_search("s", "agent")))
+        with_events(interpreted(agent(called="billing"), refused_search("s", "agent")))
     )
 
     assert value(registry, "refused", agent="agent-0", reason="no_identity") == 1
@@ -187,7 +187,7 @@ def lines(
 def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
     """It names agent, service and remedy, at most once per interval."""
     made = [
-        with_events(interpreted(agent(name=name), refused_search("s", "agent")))
+        with_events(interpreted(agent(called=name), refused_search("s", "agent")))
         for name in ("support", "billing", "support")
     ]
     logged = lines(made)
@@ -202,7 +202,7 @@ def test_the_log_has_a_line_for_each_agent_and_reason() -> None:
 def test_very_many_agents_do_not_flood_the_log() -> None:
     """Agents without their own series share log lines."""
     made = [
-        with_events(interpreted(agent(name=f"agent-{number}"), refused_search("s", "agent")))
+        with_events(interpreted(agent(called=f"agent-{number}"), refused_search("s", "agent")))
         for number in range(MAX_AGENTS + 20)
     ]
 
@@ -228,7 +228,7 @@ def test_an_agent_whose_ids_name_pages_is_logged_once() -> None:
         for name, value in (("id", "page"), ("content", text))
     }
     made = [
-        with_events(interpreted(agent(name=name), search("s", "agent", 1, attributes=chunks)))
+        with_events(interpreted(agent(called=name), search("s", "agent", 1, attributes=chunks)))
         for name in ("support", "support", "billing")
     ]
     logged = lines(made)
@@ -263,7 +263,7 @@ def test_the_bridges_page_shows_what_is_refused_and_what_helps() -> None:
     assert "Nothing was refused" in page.render(reasons=True)
     for number in (1, 2):
         refused = refused_search(f"s{number}", "agent")
-        reported.trace_closed(with_events(interpreted(agent(name="<b>billing</b>"), refused)))
+        reported.trace_closed(with_events(interpreted(agent(called="<b>billing</b>"), refused)))
     html = page.render(reasons=True)
 
     assert "1 of 3 traces became events" in html

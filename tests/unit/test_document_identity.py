@@ -49,7 +49,7 @@ def retriever(id: str, start: float, documents: list[Found], parent: str = "agen
 
 def turn_of(*searches: list[Found], **options: Any) -> Interpretation:
     """A turn with these searches, one in each iteration."""
-    spans = [agent(name="support")]
+    spans = [agent(called="support")]
     for number, documents in enumerate(searches):
         spans.append(retriever(f"s{number}", 1 + 10 * number, documents))
         spans.append(model(f"m{number}", "agent", 5 + 10 * number))

@@ -709,7 +709,7 @@ def test_conversation_attributes_have_a_precedence() -> None:
 
 
 def test_agent_and_release_come_from_spans_and_their_resource() -> None:
-    """The nearest ancestor that names an agent decides, else the turn's span, else the service."""
+    """An attribute of the turn's span names the agent, else the service does, never a span."""
     resource = {"service.name": "service", "service.version": "2"}
     named = interpreted(agent(name="turn", attributes={"agent.name": "x"}), search("s", "agent", 1))
     of_turn = interpreted(agent(name="turn"), search("s", "agent", 1, resource=resource))
@@ -717,7 +717,7 @@ def test_agent_and_release_come_from_spans_and_their_resource() -> None:
 
     assert [one.turns[0].searches[0].agent for one in (named, of_turn, bare)] == [
         "x",
-        "turn",
+        "service",
         "service",
     ]
     assert of_turn.turns[0].searches[0].release == "2"

@@ -28,11 +28,15 @@ from stream_metrics.core.telemetry.retrieval.searches import (
     merge_duplicates,
 )
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, SpanMapping
+from stream_metrics.core.telemetry.roles.resolution import at_resolution
 from stream_metrics.core.telemetry.roles.scopes import ALL_SCOPES, scopes_setting
 from stream_metrics.core.telemetry.roles.tree import SpanTree, deduplicate, kind_of
 from stream_metrics.core.telemetry.spans import Span, service_of
+from stream_metrics.core.telemetry.turns.groups import joined_runs, sessions, several_questions
 from stream_metrics.core.telemetry.turns.left_out import may_be_left_out, refuse_left_out
-from stream_metrics.core.telemetry.turns.turns import NO_TURN, TurnBuilder, agent_of_turn
+from stream_metrics.core.telemetry.turns.names import agent_named
+from stream_metrics.core.telemetry.turns.turns import NO_TURN, TurnBuilder
+from stream_metrics.core.telemetry.turns.unseen import refuse_unseen
 
 MAX_TURNS: Final = 10_000
 MAX_SPANS: Final = "otlp.max_spans"
@@ -101,21 +105,22 @@ def _interpret(
             limit=MAX_SPANS,
         )
         return interpretation, None, ResultIndex(None, (), {})
-    tree = SpanTree(kept, mapping, options.scopes)
+    kept, coarse = at_resolution(kept)
+    tree = SpanTree(kept, mapping, options.scopes, coarse)
     told = with_calls(tree)
     if told is not None:
         kept = told
-        tree = SpanTree(kept, mapping, options.scopes)
+        tree = SpanTree(kept, mapping, options.scopes, coarse)
     moved = tools_of_searches(tree)
     if moved is None:
         interpretation.refuse("too_large", "", "too many of its tools ran beside its searches")
         return interpretation, None, ResultIndex(None, (), {})
     if moved:
         kept = [replace(span, parent_id=moved.get(span.span_id, span.parent_id)) for span in kept]
-        tree = SpanTree(kept, mapping, options.scopes)
+        tree = SpanTree(kept, mapping, options.scopes, coarse)
     turns = tree.with_role(Role.TURN)
     if turns:
-        interpretation.agent = agent_of_turn(turns[0], tree, mapping) or interpretation.service
+        interpretation.agent = agent_named(turns[0], mapping, tree) or interpretation.service
     if tree.depth > MAX_SPAN_DEPTH or len(turns) > MAX_TURNS:
         message = f"its spans are nested {tree.depth:,} deep, and {len(turns):,} are turns"
         interpretation.refuse("too_large", "", message)
@@ -144,11 +149,14 @@ def _add_turns(
     retrievals, more, pairs = merge_duplicates(tree, retrievals, interpretation)
     problems += more
     problems += _ambiguous_runs(tree)
-    turns, of_turn, ambiguous = _turns(tree, retrievals, pairs, options)
+    turns, of_turn, ambiguous, unclear = _turns(tree, mapping, retrievals, pairs, options)
     if options.turn == "span":
         problems += _ambiguous_graphs(tree)
     if options.turn == "span" and None in turns.values():
         problems += _ambiguous_parts(tree, mapping, covered)
+        problems += several_questions(tree)
+    elif options.turn == "span":
+        problems += sessions(tree, mapping, turns)
     searches_of: dict[str, list[Retrieval]] = {id: [] for id in (NO_TURN, *turns)}
     problems_of: dict[str, list[SpanProblem]] = {id: [] for id in (NO_TURN, *turns)}
     for id in ambiguous:
@@ -192,12 +200,15 @@ def _add_turns(
             )
             continue
         by_number[key] = turn
+        interpretation.following += id in unclear
     if (
         not by_number
         and not interpretation.refused
         and (seen := find_overlooked_search(tree)) is not None
     ):
         interpretation.refuse(seen.reason, seen.span.span_id, seen.message)
+    elif not by_number and not interpretation.refused:
+        refuse_unseen(tree, interpretation)
     interpretation.turns = tuple(
         by_number[key] for key in sorted(by_number, key=lambda key: (key[1], key[0]))
     )
@@ -279,13 +290,15 @@ def _ambiguous_parts(
 
 def _turns(
     tree: SpanTree,
+    mapping: SpanMapping,
     retrievals: Sequence[Retrieval],
     pairs: Sequence[tuple[str, str]],
     options: Options,
-) -> tuple[dict[str, Span | None], dict[str, str], set[str]]:
+) -> tuple[dict[str, Span | None], dict[str, str], set[str], set[str]]:
     """The turns by the ids of their spans in order of start, and the turn of each span.
 
-    The third result is the turns that are several for another instrumentation.
+    The third result is the turns that are several for another instrumentation, and the fourth
+    those that follow one of another agent without a message that says whether they are its parts.
 
     Without turn spans the trace is the turn, under the id of its first span. Overlapping turn spans
     of two instrumentations that have the same searches, or none, are one turn.
@@ -293,8 +306,12 @@ def _turns(
     first = min(tree.ordered, key=_by_start)
     of_turn = tree.outermost(_turn_spans(tree)) if options.turn == "span" else {}
     if not of_turn:
-        return {first.span_id: None}, {span.span_id: first.span_id for span in tree.ordered}, set()
+        whole = {span.span_id: first.span_id for span in tree.ordered}
+        return {first.span_id: None}, whole, set(), set()
     spans = sorted((tree.by_id[id] for id in set(of_turn.values())), key=_by_start)
+    joined, unclear = joined_runs(tree, mapping, spans)
+    of_turn = {id: joined.get(turn, turn) for id, turn in of_turn.items()}
+    spans = [span for span in spans if span.span_id not in joined]
     with_searches = {
         of_turn[retrieval.span.span_id]
         for retrieval in retrievals
@@ -328,7 +345,7 @@ def _turns(
                 without_searches.spans.append(span)
     members = {id: stands_for.get(turn, turn) for id, turn in of_turn.items()}
     several = {id for (id, _), number in merged_into.items() if number > 1}
-    return dict(kept), members, several
+    return dict(kept), members, several, unclear
 
 
 class _Running:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from stream_metrics.core.telemetry.contents.documents import Document
 from stream_metrics.core.telemetry.recordings import Recording
@@ -25,6 +25,7 @@ Reason = Literal[
     "no_conversation",
     "incomplete",
     "unrecognised",
+    "unseen_searches",
     "two_scopes",
     "left_out",
     "cycle",
@@ -58,6 +59,8 @@ HELP: Final[dict[Reason, str]] = {
     "incomplete": "export all spans of a trace, raise `bridge.trace_max` if they take longer to "
     "arrive, or set `otlp.missing_parents` to root if the spans above are not exported",
     "unrecognised": "add a row to `otlp.rows` that gives these spans a role",
+    "unseen_searches": "let spans that are searches record what they found; add the row that is "
+    "named to `otlp.rows` for those that are none",
     "two_scopes": "name the instrumentation scope of the service to use in `otlp.scopes`",
     "left_out": "if these traces count, add their scope to `otlp.scopes`, or choose scopes by "
     "service there",
@@ -87,6 +90,21 @@ HELP: Final[dict[Reason, str]] = {
     "label_conflict": "give revised scores a later time, or choose an evaluation in `labels.names`",
 }
 """The remedy for each reason."""
+
+
+FOLLOWING: Final = (
+    "no message tells whether they answer one question, so that each counts as a turn: if they are "
+    "one, put a span around them, or set `otlp.turn` to trace"
+)
+"""What to tell of turns that follow those of other agents in their traces."""
+
+
+class Unseen(NamedTuple):
+    """What may have searched: words about it, and the row of ``otlp.rows`` that says that it did
+    not; the row is empty if none can."""
+
+    what: str
+    row: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +205,8 @@ class Interpretation:
         nested, duplicate, reranked: The number of searches that are part of others, that another
             instrumentation recorded too, and that a reranker or joiner replaced.
         limits: The number of refusals by the setting of the limit; ``FIXED`` if it has none.
+        unseen: The number of turns by the spans in them that may be searches.
+        following: The number of turns that follow one of another agent, and may be parts of it.
     """
 
     trace_id: str
@@ -204,6 +224,8 @@ class Interpretation:
     duplicate: int = 0
     reranked: int = 0
     limits: Counter[str] = field(default_factory=Counter)
+    unseen: Counter[Unseen] = field(default_factory=Counter)
+    following: int = 0
 
     @property
     def refused(self) -> Counter[Reason]:

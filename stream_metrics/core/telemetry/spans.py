@@ -8,6 +8,8 @@ from typing import Any, Final
 import msgspec
 
 MAX_NAME_LENGTH: Final = 64
+MIN_TEXT_LENGTH: Final = 8
+"""The length from which a text in a name is certainly what the user wrote."""
 NO_ID: Final = "invalid"
 """The parent id of a span whose parent id is malformed. No span has this id."""
 
@@ -83,6 +85,17 @@ def service_of(span: Span) -> str | None:
 def short(name: str | None) -> str | None:
     """The name, or None if it is too long for an event."""
     return name if name is not None and len(name) <= MAX_NAME_LENGTH else None
+
+
+def has_text(name: str, asked: str | None) -> bool:
+    """Whether a name contains what the user asked, or is a part of it.
+
+    >>> has_text("desk.Where is my order?.run", "Where is my order?"), has_text("desk", "desk?")
+    (True, False)
+    """
+    if asked is None or len(asked) < MIN_TEXT_LENGTH:
+        return False
+    return asked in name or (len(name) >= 2 * MIN_TEXT_LENGTH and name in asked)
 
 
 def text(value: Any) -> str | None:

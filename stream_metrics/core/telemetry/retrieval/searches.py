@@ -28,7 +28,7 @@ from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPU
 from stream_metrics.core.telemetry.roles.scopes import scopes_setting
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.shapes.reading import read_documents
-from stream_metrics.core.telemetry.spans import Span, service_of, text
+from stream_metrics.core.telemetry.spans import Span, has_text, service_of, text
 
 _DATABASE: Final = re.compile(
     r"(chroma|lancedb|marqo|milvus|pinecone|qdrant|weaviate)\b.*(query|search|get|recommend|discover)"
@@ -388,12 +388,13 @@ def _retrieval(
     span: Span, documents: Iterable[Document], tree: SpanTree, routes: _Routes
 ) -> Retrieval:
     query = query_of(span, tree.rows[span.span_id].query)
+    route = routes.of(span)
     return Retrieval(
         span,
         span.start_ns,
         max(span.start_ns, span.end_ns),
         query,
-        routes.of(span),
+        None if route is not None and has_text(route, query) else route,
         tuple(documents),
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.messages import attribute_text
@@ -18,6 +19,10 @@ from stream_metrics.core.telemetry.spans import Span
 
 SETTINGS: Final = "the settings"
 MAX_CACHED_ROWS: Final = 1_000  # sets of attribute names
+_OF_JAVASCRIPT: Final = (
+    ("@arizeai/openinference-instrumentation-", "openinference"),
+    ("@traceloop/instrumentation-", "opentelemetry"),
+)
 
 
 class Role(StrEnum):
@@ -60,6 +65,7 @@ class Row:
         inputs: Attributes that hold the documents a reranker or joiner was given.
         query: Attributes that hold the query; of a turn, the question.
         answer: Attributes that hold the answer of a turn or a model call.
+        agent: Attributes that hold the agent's name where this instrumentation writes them.
         replaces_outer: Whether a turn inside another turn is the turn, and the outer one is not.
         yields_to_inner: Whether a single turn inside this one is the turn instead.
         maybe_turn: Whether the span may be a turn although nothing says so. A span with the role of
@@ -67,6 +73,7 @@ class Row:
         once_per_run: Whether a turn of this kind occurs once inside another, so that several may
             mean several turns.
         flattens_nesting: Whether the instrumentation writes nested calls as siblings.
+        is_group: Whether the span is that of several agents that answer one question together.
     """
 
     role: Role
@@ -78,6 +85,7 @@ class Row:
     inputs: tuple[str, ...] = ()
     query: tuple[str, ...] = ()
     answer: tuple[str, ...] = ()
+    agent: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     child_attributes: tuple[tuple[str, str], ...] = ()
     child_span: str = ""
@@ -86,16 +94,19 @@ class Row:
     maybe_turn: bool = False
     once_per_run: bool = False
     flattens_nesting: bool = False
+    is_group: bool = False
 
     @property
     def needs(self) -> str | None:
         """An attribute without which no span matches; None if there is none."""
         return next((name for name, _ in self.when if ":" not in name), None)
 
-    def matches(self, span: Span, inner: Iterable[Span] = ()) -> bool:
-        """Whether the row matches the span, whose direct children are ``inner``."""
+    def matches(self, span: Span, inner: Iterable[Span] = (), scope: str | None = None) -> bool:
+        """Whether the row matches the span, whose direct children are ``inner``; ``scope`` is the
+        form of its scope if that is known."""
+        scope = scope_form(span.scope) if scope is None else scope
         return (
-            span.scope.startswith(self.scope)
+            scope.startswith(self.scope)
             and (self.span == "*" or fnmatchcase(span.name, self.span))
             and _has(span, self.when)
             and attribute_text(span.attributes, self.without) is None
@@ -108,6 +119,22 @@ class Row:
 
 _NO_SEARCH: Final = Row(Role.OTHER)
 """The row of a tool that the settings say does not search."""
+
+
+@lru_cache(MAX_CACHED_ROWS)
+def scope_form(scope: str) -> str:
+    """A scope as rows compare it: those of JavaScript under the names that Python's have.
+
+    >>> scope_form("@arizeai/openinference-instrumentation-langchain")
+    'openinference.instrumentation.langchain'
+    >>> scope_form("@traceloop/instrumentation-openai-agents")
+    'opentelemetry.instrumentation.openai_agents'
+    """
+    for prefix, family in _OF_JAVASCRIPT:
+        if scope.startswith(prefix):
+            name = scope.removeprefix(prefix).replace("-", "_")
+            return f"{family}.instrumentation.{name}"
+    return scope
 
 
 def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
@@ -131,6 +158,7 @@ def _is(found: Any, value: str) -> bool:
 class SpanMapping:
     """The rows, and the attributes that hold the conversation, agent, release, route and tool.
 
+    Those of the settings are ``chosen``, and come before the others on whichever span of a trace.
     ``other_kinds`` are attribute values that are known although no row names them, ``tools`` the
     rows of the settings about tools.
     """
@@ -146,6 +174,13 @@ class SpanMapping:
         "metadata:thread_id",
         "langsmith.metadata.thread_id",
         "langfuse.trace.metadata.thread_id",
+        "ai.telemetry.metadata.sessionId",
+        "ai.telemetry.metadata.session_id",
+        "ai.telemetry.metadata.conversationId",
+        "ai.telemetry.metadata.conversation_id",
+        "ai.telemetry.metadata.threadId",
+        "ai.telemetry.metadata.thread_id",
+        "ai.telemetry.metadata.chatId",
     )
     agent: tuple[str, ...] = (
         "gen_ai.agent.name",
@@ -166,10 +201,14 @@ class SpanMapping:
         "gen_ai.tool.name",
         "tool.name",
         "haystack.tool.name",
+        "ai.toolCall.name",
         "traceloop.entity.name",
     )
     other_kinds: tuple[tuple[str, str], ...] = ()
     tools: ToolRows = field(default_factory=ToolRows, compare=False)
+    chosen_conversation: tuple[str, ...] = ()
+    chosen_agent: tuple[str, ...] = ()
+    chosen_release: tuple[str, ...] = ()
     kinds: SpanKinds = field(init=False, compare=False, repr=False)
     _needed: tuple[str, ...] = field(init=False, compare=False, repr=False)
     _for: dict[tuple[str, ...], tuple[Row, ...]] = field(
@@ -193,7 +232,8 @@ class SpanMapping:
     def _holders(self) -> Iterator[str]:
         """The attributes in whose JSON keys are looked up."""
         of_rows = (name for row in self.rows for name, _ in row.when)
-        for name in (*self.conversation, *self.agent, *self.release, *of_rows):
+        chosen = (*self.chosen_conversation, *self.chosen_agent, *self.chosen_release)
+        for name in (*chosen, *self.conversation, *self.agent, *self.release, *of_rows):
             if ":" in name:
                 yield name.partition(":")[0]
 
@@ -207,7 +247,8 @@ class SpanMapping:
                 self._for.clear()
             rows = tuple(row for row in self.rows if row.needs is None or row.needs in present)
             self._for[present] = rows
-        found = next((row for row in rows if row.matches(span, inner)), None)
+        scope = scope_form(span.scope)
+        found = next((row for row in rows if row.matches(span, inner, scope)), None)
         if found is not None and found.role is Role.TOOL and self.tools.kinds:
             return _NO_SEARCH if self.tools.kind_of(tool_name(span)) == "other" else found
         return found

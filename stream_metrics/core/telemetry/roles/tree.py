@@ -70,9 +70,17 @@ class SpanTree:
         ignored: The ids of spans left out, and of the descendants of evaluators.
         left_out: The spans of scopes that are not to be used.
         rows: The row of each span that has one, by span id.
+        coarse: The ids of spans with times in whole milliseconds.
     """
 
-    def __init__(self, spans: Sequence[Span], mapping: SpanMapping, scopes: ScopeChoice) -> None:
+    def __init__(
+        self,
+        spans: Sequence[Span],
+        mapping: SpanMapping,
+        scopes: ScopeChoice,
+        coarse: frozenset[str] = frozenset(),
+    ) -> None:
+        self.coarse = coarse
         self.by_id = {span.span_id: span for span in spans}
         self.orphans: list[Span] = []
         inside: dict[str, list[Span]] = {}

@@ -36,14 +36,23 @@ from stream_metrics.core.telemetry.retrieval.page_ids import find_page_ids
 from stream_metrics.core.telemetry.retrieval.reranking import apply_rerankers, find_rerankers
 from stream_metrics.core.telemetry.retrieval.searches import Retrieval, SpanProblem, document_lists
 from stream_metrics.core.telemetry.roles.mapping import Role, SpanMapping
+from stream_metrics.core.telemetry.roles.resolution import MILLISECOND
 from stream_metrics.core.telemetry.roles.tree import SpanTree
-from stream_metrics.core.telemetry.spans import MAX_NAME_LENGTH, Span, service_of, short, text
+from stream_metrics.core.telemetry.spans import Span, service_of, short, text
 from stream_metrics.core.telemetry.turns.iterations import (
     ModelCall,
     TimedSearch,
     by_models,
     by_steps,
     by_time,
+)
+from stream_metrics.core.telemetry.turns.names import AgentNames, conversations, release_names
+from stream_metrics.core.telemetry.turns.unseen import (
+    UnseenSearches,
+    is_tool,
+    looks_like_search,
+    refuse,
+    row_for,
 )
 
 MAX_RESULTS: Final = 2_000
@@ -83,23 +92,10 @@ class TurnBuilder:
         self._members: dict[str, list[Span]] = {}
         for span in tree.ordered:
             self._members.setdefault(of_turn.get(span.span_id, NO_TURN), []).append(span)
-        self._conversations: dict[str, str | None] = {}
-        self._agents: dict[str, str | None] = {}
-        self._releases: dict[str, str | None] = {}
-        for span in tree.ordered:
-            for names, inherited in (
-                (mapping.conversation, self._conversations),
-                (mapping.agent, self._agents),
-                (mapping.release, self._releases),
-            ):
-                longest = MAX_NAME_LENGTH if names is not mapping.conversation else 0
-                own = attribute_text(span.attributes, names, longest)
-                inherited[span.span_id] = own or inherited.get(span.parent_id)
-        self._named = {
-            name
-            for span in tree.ordered
-            if (name := attribute_text(span.attributes, mapping.conversation))
-        }
+        self._conversations = conversations(tree, mapping)
+        self._agents = AgentNames(tree, mapping)
+        self._releases = release_names(tree, mapping)
+        self._unseen = UnseenSearches(tree, mapping)
 
     def build(
         self, id: str, span: Span | None, retrievals: list[Retrieval], problems: list[SpanProblem]
@@ -110,7 +106,9 @@ class TurnBuilder:
         later = [member for member in members if member.span_id in self._rerankers]
         retrievals, more = apply_rerankers(self._tree, retrievals, later, self._interpretation)
         place = self._tree.by_id[id]
-        agent = self._agent(place, span)
+        row = self._tree.rows.get(id)
+        asked = question_of(span, row.query) if span is not None and row is not None else None
+        agent = self._agents.of(place, members, asked) or service_of(place)
         identities = self._identities(retrievals, agent)
         problems = [
             *problems,
@@ -119,6 +117,7 @@ class TurnBuilder:
             *self._hosted_searches(members),
         ]
         if retrievals:
+            problems += self._overlooked(members)
             problems += self._impossible_times(id, members)
         problems += self._truncated_names(members)
         numbers, inferred = self._iterations(members, retrievals)
@@ -132,9 +131,8 @@ class TurnBuilder:
                 *find_partly_shown(self._models(members), retrievals),
             ]
         for problem in problems:
-            of_span = self._agent(problem.span, span)
             self._interpretation.refuse(
-                problem.reason, problem.span.span_id, problem.message, of_span
+                problem.reason, problem.span.span_id, problem.message, agent
             )
         if problems:
             return None
@@ -147,11 +145,13 @@ class TurnBuilder:
             message = "it has documents, but no span in it is a search"
             self._interpretation.refuse("unrecognised", id, message, agent)
             return None
-        if not retrievals and not skipped:
-            return None
         if skipped and self._has_unrecorded_tools(members):
             message = "a model in it called tools, and no span records their results"
             self._interpretation.refuse("unrecognised", id, message, agent)
+            return None
+        if span and not retrievals and self._has_unseen_searches(members, agent, asked):
+            return None
+        if not retrievals and not skipped:
             return None
         if skipped and not _has_plausible_time(place):
             self._interpretation.refuse("time_out_of_range", id, _time_of(place), agent)
@@ -180,14 +180,12 @@ class TurnBuilder:
                     ordinals[number],
                     self._text(retrieval.query),
                     retrieval.route,
-                    self._agent(retrieval.span, span),
+                    agent,
                     self._release(retrieval.span),
                     self._results(retrieval, identities),
                 )
             )
             ordinals[number] += 1
-        row = self._tree.rows.get(id)
-        asked = question_of(span, row.query) if span is not None and row is not None else None
         return Turn(
             conversation,
             place.start_ns // 1000,
@@ -280,7 +278,11 @@ class TurnBuilder:
             if (holder := mapping.kinds.truncated_attribute(span)) is not None:
                 yield SpanProblem(span, "truncated", f"the attribute {holder} was cut off")
                 return
-            for names in (mapping.conversation, mapping.agent, mapping.release):
+            for names in (
+                (*mapping.chosen_conversation, *mapping.conversation),
+                (*mapping.chosen_agent, *mapping.agent),
+                (*mapping.chosen_release, *mapping.release),
+            ):
                 name = (
                     attribute_text(span.attributes, names)
                     if text_limit.certain is not None
@@ -299,15 +301,63 @@ class TurnBuilder:
 
     def _has_unrecorded_tools(self, members: Sequence[Span]) -> bool:
         """Whether a model called tools that have no spans."""
-        if any(self._tree.role(span) is Role.TOOL for span in members):
+        if any(is_tool(span, self._tree.rows.get(span.span_id)) for span in members):
             return False
         return any(
             calls_tools(model, self._tree.rows[model.span_id].answer)
             for model in self._models(members)
         )
 
+    def _has_unseen_searches(
+        self, members: Sequence[Span], agent: str | None, asked: str | None
+    ) -> bool:
+        """Whether spans in the turn may be searches, and the turn is refused."""
+        found = self._unseen.of(members, asked)
+        if not found:
+            return False
+        refuse(self._interpretation, found, agent)
+        return True
+
+    def _overlooked(self, members: Sequence[Span]) -> Iterable[SpanProblem]:
+        """Spans without a role that look like further searches of a turn."""
+        for span in members:
+            if (
+                self._tree.role(span) is None
+                and not span.failed
+                and span.span_id not in self._aside
+                and span.span_id not in self._calls
+                and span.span_id not in self._unseen.in_models
+                and looks_like_search(span)
+            ):
+                message = (
+                    f"{span.name!r} looks like a search, and does not tell what it found; if it "
+                    f"is none, set otlp.rows = [{row_for(span, None)}]"
+                )
+                yield SpanProblem(span, "unrecognised", message)
+
     def _models(self, members: Sequence[Span]) -> list[Span]:
         return [span for span in members if self._tree.role(span) is Role.MODEL]
+
+    def _start_of_call(self, span: Span) -> int:
+        """When a model call started.
+
+        In whole milliseconds, one that took longer started after the searches of its millisecond:
+        those that follow it start later than it ends.
+        """
+        is_long = span.end_ns - span.start_ns >= MILLISECOND
+        return span.start_ns + (span.span_id in self._tree.coarse and is_long)
+
+    def _has_simultaneous_call(
+        self, members: Sequence[Span], placed: Sequence[TimedSearch]
+    ) -> bool:
+        """Whether a model call may have come before or after a search, in whole milliseconds."""
+        coarse = self._tree.coarse
+        starts = {one.start_ns for one in placed if one.id in coarse} if len(placed) > 1 else set()
+        return any(
+            span.start_ns in starts and span.end_ns == span.start_ns
+            for span in self._models(members)
+            if span.span_id in coarse
+        )
 
     def _lacks_model_spans(
         self, members: Sequence[Span], retrievals: Sequence[Retrieval], numbers: dict[str, int]
@@ -390,12 +440,22 @@ class TurnBuilder:
         self, place: Span, retrievals: Sequence[Retrieval], agent: str | None
     ) -> str | None:
         """The turn's conversation; None, and the turn is refused, if it is unknown or ambiguous."""
-        nearest = (self._conversations[retrieval.span.span_id] for retrieval in retrievals)
-        names = {name for name in nearest if name is not None}
-        own = self._conversations[place.span_id]
-        if own is not None and (not names or self._tree.role(place) is Role.TURN):
+        nearest, own = self._conversations.nearest, self._conversations.nearest[place.span_id]
+        is_turn = self._tree.role(place) is Role.TURN
+        names = {
+            name
+            for retrieval in retrievals
+            if (name := nearest[retrieval.span.span_id]) is not None
+            # An agent that is called as a tool has conversations of its own.
+            and (
+                own is None
+                or not is_turn
+                or self._agents_around.get(retrieval.span.span_id) == place.span_id
+            )
+        }
+        if own is not None and (not names or is_turn):
             names.add(own)
-        names = names or self._named
+        names = names or self._conversations.named
         problem = None
         if len(names) > 1:
             problem = f"its spans name {len(names)} different conversations"
@@ -408,20 +468,21 @@ class TurnBuilder:
             return None
         return next(iter(names), None) or place.trace_id
 
-    def _agent(self, span: Span, turn: Span | None) -> str | None:
-        agent = self._agents[span.span_id]
-        if agent is None and turn is not None:
-            agent = agent_of_turn(turn, self._tree, self._mapping)
-        return agent or service_of(span)
-
     def _release(self, span: Span) -> str | None:
-        release = self._releases[span.span_id] or text(span.resource.get("service.version"))
+        release = self._releases.nearest[span.span_id] or text(span.resource.get("service.version"))
         return short(release)
 
     def _answer(
         self, span: Span | None, members: Sequence[Span], retrievals: Sequence[Retrieval]
     ) -> str | None:
         """The answer that the turn's span records, else its last model call after all searches."""
+        runs = [
+            member
+            for member in members
+            if self._tree.role(member) is Role.TURN and member.span_id not in self._agents_around
+        ]
+        if len(runs) > 1:  # agents that handed the question on
+            span = max(runs, key=lambda run: (run.end_ns, run.span_id))
         row = self._tree.rows.get(span.span_id) if span is not None else None
         if span is not None and row is not None and (answer := answer_of(span, row.answer)):
             return answer
@@ -452,7 +513,7 @@ class TurnBuilder:
             return by_steps(placed, starts), _overlap(spans)
         last = max((search.start_ns for search in placed), default=0)
         calls = [
-            ModelCall(span.start_ns, self._calls.get(span.span_id))
+            ModelCall(self._start_of_call(span), self._calls.get(span.span_id))
             for span in members
             if self._tree.role(span) is Role.MODEL
             and span.span_id not in self._searching
@@ -461,20 +522,12 @@ class TurnBuilder:
         if calls:
             numbers = by_models(placed, calls, self._calls)
             return numbers, (
-                self._lacks_model_spans(members, retrievals, numbers)
+                self._has_simultaneous_call(members, placed)
+                or self._lacks_model_spans(members, retrievals, numbers)
                 or self._has_concurrent_agents(members, retrievals)
                 or self._has_unexplained_span(members, retrievals, numbers)
             )
         return by_time(placed), len(placed) > 1
-
-
-def agent_of_turn(turn: Span, tree: SpanTree, mapping: SpanMapping) -> str | None:
-    """The agent's name by its turn span; None if there is none, or a program named the span."""
-    name = attribute_text(turn.attributes, mapping.agent, MAX_NAME_LENGTH)
-    if name is None and not tree.rows[turn.span_id].yields_to_inner:
-        operation = text(turn.attributes.get("gen_ai.operation.name")) or ""
-        name = text(turn.name.removeprefix(f"{operation} "))
-    return short(name)
 
 
 def _overlap(spans: Iterable[Span]) -> bool:

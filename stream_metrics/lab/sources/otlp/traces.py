@@ -39,7 +39,7 @@ from stream_metrics.core.telemetry import (
 )
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.interpret import MAX_BYTES, MAX_SPANS
-from stream_metrics.core.telemetry.interpretation import FIXED
+from stream_metrics.core.telemetry.interpretation import FIXED, Unseen
 from stream_metrics.core.telemetry.interpreter import checked_events
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.recordings import Recordings
@@ -86,6 +86,15 @@ class _Id(msgspec.Struct):
 _DECODE_ID: Final = msgspec.msgpack.Decoder(_Id).decode
 
 
+@dataclass(order=True, slots=True)
+class UnseenSearches:
+    """What may have searched in how many turns, and the row that says that it did not."""
+
+    what: str
+    row: str
+    turns: int = 0
+
+
 @dataclass(slots=True)
 class TraceCounts:
     """Counts of spans, traces and turns by outcome.
@@ -97,6 +106,7 @@ class TraceCounts:
             ones only times separate the iterations.
         limits: Refusals because of limits, by the setting of the limit.
         page_ids: The names of ids that turned out to be those of pages, by agent.
+        following: Turns that follow one of another agent in their trace, and may be parts of it.
         unnamed: Turns of traces that name no conversation and count as one each.
         searches: Searches with events.
         labels: Labels from evaluations in the traces.
@@ -111,6 +121,7 @@ class TraceCounts:
         refused, refused_of: Refusals by reason, and by agent and reason.
         first_refused: The first refusals and rejected events: an entry for each trace and reason,
             with their ``count``.
+        unseen: Turns by the spans in them that may be searches, each with its row of ``otlp.rows``.
         kinds: Spans by kind; kinds after the first thousand count as ``others``.
     """
 
@@ -122,6 +133,7 @@ class TraceCounts:
     skipped: int = 0
     iterations_inferred: int = 0
     page_ids: dict[str, list[str]] = field(default_factory=dict)
+    following: int = 0
     unnamed: int = 0
     searches: int = 0
     labels: int = 0
@@ -138,6 +150,7 @@ class TraceCounts:
     refused_of: dict[str, dict[str, int]] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     first_refused: list[dict[str, Any]] = field(default_factory=list)
+    unseen: list[UnseenSearches] = field(default_factory=list)
     kinds: dict[str, int] = field(default_factory=dict)
 
 
@@ -168,6 +181,7 @@ class TraceStore:
         self._limits, self._folder = limits, folder
         self._stored = 0
         self._listed: dict[tuple[str, str], dict[str, Any]] = {}
+        self._unseen: dict[Unseen, UnseenSearches] = {}
         self._recordings = Recordings()
         self._database: sqlite3.Connection | None = None
 
@@ -362,6 +376,11 @@ class TraceStore:
         counts.reranked += interpretation.reranked
         refused = interpretation.refused
         counts.empty += not (interpretation.turns or refused)
+        for one, number in interpretation.unseen.items():
+            if one not in self._unseen and len(self._unseen) < MAX_KINDS:
+                counts.unseen.append(self._unseen.setdefault(one, UnseenSearches(*one)))
+            if one in self._unseen:
+                self._unseen[one].turns += number
         for limit, number in interpretation.limits.items():
             counts.limits[limit] = counts.limits.get(limit, 0) + number
         for number_by, more in ((counts.kinds, interpretation.kinds), (counts.refused, refused)):
@@ -374,6 +393,7 @@ class TraceStore:
                 name = OTHER
             of_agent = counts.refused_of.setdefault(name, {})
             of_agent[reason] = of_agent.get(reason, 0) + number
+        counts.following += interpretation.following
         for turn in interpretation.turns:
             counts.skipped += turn.skipped
             counts.searches += len(turn.searches)
