@@ -17,7 +17,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore, page_ids_message
 from stream_metrics.core.telemetry.assembly import ClosedTrace
-from stream_metrics.core.telemetry.interpretation import FIXED, FOLLOWING
+from stream_metrics.core.telemetry.interpretation import FIXED, FOLLOWING, rows_to_copy
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import EVENT, FileRange, expand, file_ranges, numbered_records
@@ -337,8 +337,8 @@ def _unseen(counts: TraceCounts) -> list[str]:
         f"{printable(one.what)} (turns: {one.turns:,})" for one in found[:NAMED_AGENTS]
     )
     more = f" and {len(found) - NAMED_AGENTS:,} more, which run.json names"
-    rows = [printable(one.row) for one in found[:NAMED_AGENTS] if one.row]
-    copied = f"; if none of them is a search: otlp.rows = [{', '.join(rows)}]" if rows else ""
+    rows = printable(rows_to_copy(one.row for one in found[:NAMED_AGENTS]))
+    copied = f"; if none of them is a search: {rows}" if rows else ""
     return [
         "turns without a search are no decision not to search where something else may have "
         f"searched: {named}{more if len(found) > NAMED_AGENTS else ''}{copied}"
@@ -399,6 +399,15 @@ def summary_lines(counts: TraceCounts) -> list[str]:
         )
         lines.append(f"turns or traces left out because of limits: {named}")
     lines += _unseen(counts)
+    if counts.passed_over:
+        named = ", ".join(
+            f"{printable(name)} ({number:,})"
+            for name, number in _most_frequent(counts.passed_over)[:NAMED_AGENTS]
+        )
+        lines.append(
+            f"calls of tools in turns with searches that count as no search: {named}; if one "
+            'searches, call it "search" in `otlp.tools`, and if none does, "other"'
+        )
     if counts.refused:
         lines.append("set aside: " + "; ".join(_refused(counts)) + "; run.json has the first spans")
     if counts.empty:

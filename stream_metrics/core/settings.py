@@ -248,9 +248,11 @@ class OtlpSettings(SettingsTable):
     max_trace_bytes: int = Field(128 << 20, ge=1)
     """The most bytes of a trace's spans; a trace with more is refused."""
     conversation: tuple[str, ...] = Field((), examples=[["app.thread.id"]])
-    """Further attributes with the conversation, read before the built-in ones."""
+    """Further attributes with the conversation, read before the built-in ones on whichever span of
+    a trace."""
     agent: tuple[str, ...] = Field((), examples=[["app.agent"]])
-    """Further attributes with the agent, read before the built-in ones."""
+    """Further attributes with the agent, read before the built-in ones on whichever span of a
+    turn."""
     release: tuple[str, ...] = Field((), examples=[["app.release"]])
     """Further attributes with the release, read before the built-in ones."""
     ids: tuple[str, ...] = Field((), examples=[["article_id"]])

@@ -16,6 +16,7 @@ from stream_metrics.core.telemetry import (
     interpret,
     mapping,
 )
+from stream_metrics.core.telemetry.shapes.users import ToolRows
 from stream_metrics.lab.sources.otlp.traces import TraceCounts, UnseenSearches
 from tests.telemetry import agent, interpreted, model, of_kind, search, span, tool
 
@@ -177,19 +178,19 @@ def test_the_refusal_has_the_row_to_copy() -> None:
     one = turn(inside("orders [open]"), tool("calc", "agent", 4, output="4"))
 
     rows = (
-        '{role = "other", scope = "my.app", span = "orders [[]open]"}, '
-        '{role = "other", when = {"tool.name" = "calc"}}'
+        'otlp.tools = {"calc" = "other"} and '
+        'otlp.rows = [{role = "other", scope = "my.app", span = "orders [[]open]"}]'
     )
-    assert one.refusals[0].message.endswith(f"if none of them is a search: otlp.rows = [{rows}]")
-    copied = (
-        Row(Role.OTHER, scope="my.app", span="orders [[]open]"),
-        Row(Role.OTHER, (("tool.name", "calc"),)),
+    assert one.refusals[0].message.endswith(f"if none of them is a search: {rows}")
+    copied = mapping(
+        (Row(Role.OTHER, scope="my.app", span="orders [[]open]"),),
+        tools=ToolRows(kinds={"calc": "other"}),
     )
     given = (
         *(agent(), model("m", "agent", 1), inside("orders [open]")),
         tool("calc", "agent", 4, output="4"),
     )
-    assert interpret(given, mapping(copied), Options()).turns[0].skipped
+    assert interpret(given, copied, Options()).turns[0].skipped
 
 
 def test_the_question_is_in_no_row_to_copy() -> None:
@@ -236,3 +237,17 @@ def test_what_is_beside_a_model_call_in_a_span_of_the_settings_is_not_known() ->
 
     assert interpret(given, mapping((row,)), Options()).turns[0].skipped
     assert interpret((*given, function), mapping((row,)), Options()).refused == UNSEEN
+
+
+def test_a_replay_names_tools_in_turns_with_searches_that_count_as_none() -> None:
+    """Their texts may be what a search found."""
+    weather = tool("w", "agent", 5, name="weather", output="It rains.")
+    one = turn(search("s", "agent", 3), weather, tool("f", "agent", 7, name="final_answer"))
+
+    assert one.passed_over == {"weather": 1}
+    [line] = [
+        line
+        for line in summary_lines(TraceCounts(passed_over=dict(one.passed_over)))
+        if "weather" in line
+    ]
+    assert "count as no search: weather (1)" in line

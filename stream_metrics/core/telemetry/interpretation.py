@@ -59,8 +59,8 @@ HELP: Final[dict[Reason, str]] = {
     "incomplete": "export all spans of a trace, raise `bridge.trace_max` if they take longer to "
     "arrive, or set `otlp.missing_parents` to root if the spans above are not exported",
     "unrecognised": "add a row to `otlp.rows` that gives these spans a role",
-    "unseen_searches": "let spans that are searches record what they found; add the row that is "
-    "named to `otlp.rows` for those that are none",
+    "unseen_searches": "let spans that are searches record what they found; copy the rows that are "
+    "named to the settings for those that are none",
     "two_scopes": "name the instrumentation scope of the service to use in `otlp.scopes`",
     "left_out": "if these traces count, add their scope to `otlp.scopes`, or choose scopes by "
     "service there",
@@ -100,11 +100,26 @@ FOLLOWING: Final = (
 
 
 class Unseen(NamedTuple):
-    """What may have searched: words about it, and the row of ``otlp.rows`` that says that it did
-    not; the row is empty if none can."""
+    """What may have searched: words about it, and the row of ``otlp.rows``, or of ``otlp.tools``,
+    that says that it did not; the row is empty if none can."""
 
     what: str
     row: str
+
+
+def rows_to_copy(rows: Iterable[str]) -> str:
+    """The settings with these rows; empty without any.
+
+    >>> rows_to_copy(['{role = "other", span = "orders"}', '"calc" = "other"'])
+    'otlp.tools = {"calc" = "other"} and otlp.rows = [{role = "other", span = "orders"}]'
+    """
+    spans: list[str] = []
+    tools: list[str] = []
+    for row in filter(None, rows):
+        (spans if row.startswith("{") else tools).append(row)
+    of_tools = f"otlp.tools = {{{', '.join(tools)}}}" if tools else ""
+    of_spans = f"otlp.rows = [{', '.join(spans)}]" if spans else ""
+    return " and ".join(filter(None, (of_tools, of_spans)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +221,8 @@ class Interpretation:
             instrumentation recorded too, and that a reranker or joiner replaced.
         limits: The number of refusals by the setting of the limit; ``FIXED`` if it has none.
         unseen: The number of turns by the spans in them that may be searches.
+        passed_over: The calls of tools by name, in turns with searches, that count as no search
+            and that no row of the settings is about.
         following: The number of turns that follow one of another agent, and may be parts of it.
     """
 
@@ -225,6 +242,7 @@ class Interpretation:
     reranked: int = 0
     limits: Counter[str] = field(default_factory=Counter)
     unseen: Counter[Unseen] = field(default_factory=Counter)
+    passed_over: Counter[str] = field(default_factory=Counter)
     following: int = 0
 
     @property

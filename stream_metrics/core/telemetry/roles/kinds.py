@@ -21,7 +21,7 @@ SEARCHING: Final = re.compile(
 """Matches names of spans and tools that suggest a search."""
 
 _BEGINS_JSON: Final = re.compile(
-    r"""\{\s*(["'}<\d-]|$)|\[\s*([\[{("'<\]\d-]|\w*(\(|$)|(null|true|false|none|nan|inf)\b)""",
+    r"""\{\s*(["'}<\d-]|$)|\[(?!\d{1,4}\].)\s*([\[{("'<\]\d-]|\w*(\(|$)|(null|true|false|none|nan|inf)\b)""",
     re.IGNORECASE,
 )
 _KIND: Final = re.compile(r"(kind|type|operation\.name)$", re.IGNORECASE)
@@ -128,9 +128,9 @@ def is_truncated_json(value: str) -> bool:
     >>> cut = ('{"thread_id": "t-1"', "{}, they said", "[Document(id=", "[Docu")
     >>> [is_truncated_json(value) for value in cut]
     [True, True, True, True]
-    >>> whole = ('{"thread_id": "t-1"}', "[prod] Europe", "{name}: text")
+    >>> whole = ('{"thread_id": "t-1"}', "[prod] Europe", "{name}: text", "[1] A chain wears.")
     >>> [is_truncated_json(value) for value in whole]
-    [False, False, False]
+    [False, False, False, False]
     """
     start, end = value[:1], value.rstrip()[-1:]
     is_open = (start == "{" and end != "}") or (start == "[" and end != "]")

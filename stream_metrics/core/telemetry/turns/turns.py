@@ -22,7 +22,13 @@ from stream_metrics.core.telemetry.contents.messages import (
     has_hosted_search,
     question_of,
 )
-from stream_metrics.core.telemetry.interpretation import Interpretation, Result, Search, Turn
+from stream_metrics.core.telemetry.interpretation import (
+    Interpretation,
+    Result,
+    Search,
+    Turn,
+    rows_to_copy,
+)
 from stream_metrics.core.telemetry.options import Options
 from stream_metrics.core.telemetry.retrieval.changed_lists import find_changed_lists
 from stream_metrics.core.telemetry.retrieval.document_ids import DocumentIds, TextLimit
@@ -51,6 +57,7 @@ from stream_metrics.core.telemetry.turns.unseen import (
     UnseenSearches,
     is_tool,
     looks_like_search,
+    passed_over,
     refuse,
     row_for,
 )
@@ -160,6 +167,9 @@ class TurnBuilder:
         if conversation is None:
             return None
         self.used[id] = retrievals
+        if retrievals:
+            passed = passed_over(self._tree, members, self._aside)
+            self._interpretation.passed_over.update(passed)
         order = sorted(
             retrievals,
             key=lambda retrieval: (
@@ -331,7 +341,7 @@ class TurnBuilder:
             ):
                 message = (
                     f"{span.name!r} looks like a search, and does not tell what it found; if it "
-                    f"is none, set otlp.rows = [{row_for(span, None)}]"
+                    f"is none: {rows_to_copy([row_for(span, None)])}"
                 )
                 yield SpanProblem(span, "unrecognised", message)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from stream_metrics.core.telemetry.interpretation import Interpretation, Unseen
+from stream_metrics.core.telemetry.interpretation import Interpretation, Unseen, rows_to_copy
 from stream_metrics.core.telemetry.roles.kinds import SEARCHING, normalized
 from stream_metrics.core.telemetry.roles.mapping import (
     SETTINGS,
@@ -23,6 +23,7 @@ from stream_metrics.core.telemetry.roles.mapping import (
     scope_form,
 )
 from stream_metrics.core.telemetry.roles.tree import SpanTree
+from stream_metrics.core.telemetry.shapes.users import tool_name
 from stream_metrics.core.telemetry.spans import MIN_TEXT_LENGTH, Span, text
 
 MAX_NAMED: Final = 10
@@ -157,6 +158,16 @@ class UnseenSearches:
         return None if id in self._parents or _is_of_framework(span) else "the function"
 
 
+def passed_over(tree: SpanTree, members: Iterable[Span], aside: Container[str]) -> Iterator[str]:
+    """The names of tools in a turn with searches that count as no search; those in ``aside`` are
+    searches, inside one, or around one."""
+    for span in members:
+        if tree.role(span) is Role.TOOL and span.span_id not in aside and not span.failed:
+            name = _name(span)
+            if not _OF_AGENTS.match(name):
+                yield name[:MAX_NAME_LENGTH]
+
+
 def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
     """Refuse a trace without a turn in which a model answered and a span looks like a search."""
     if not tree.with_role(Role.MODEL):
@@ -179,8 +190,8 @@ def refuse(
     interpretation.unseen.update(kinds.keys())
     each = ", ".join(f"{one.what} ({number})" for one, number in kinds.items())
     message = f"it may have searched, and no span tells what was found: {each}"
-    if rows := [one.row for one in kinds if one.row]:
-        message += f"; if none of them is a search: otlp.rows = [{', '.join(rows)}]"
+    if rows := rows_to_copy(one.row for one in kinds):
+        message += f"; if none of them is a search: {rows}"
     interpretation.refuse("unseen_searches", min(found), message, agent)
 
 
@@ -272,13 +283,15 @@ def _asks_for_tools(span: Span, row: Row) -> bool:
 
 
 def row_for(span: Span, row: Row | None, asked: str | None = None) -> str:
-    """The row of ``otlp.rows`` that gives such spans the role of others.
+    """The row of ``otlp.rows`` that gives such spans the role of others; of tools, the row of
+    ``otlp.tools``.
 
     >>> row_for(Span("", "", "", 0, 0, False, {}, {}, name="orders", scope="app"), None)
     '{role = "other", scope = "app", span = "orders"}'
     """
-    of_tool = row is not None and row.role is Role.TOOL
-    if of_tool or span.text(*_TOOL_NAMES[:3]) is not None:
+    if row is not None and row.role is Role.TOOL:
+        return f'{_quoted(tool_name(span))} = "other"'
+    if span.text(*_TOOL_NAMES[:3]) is not None:
         for name in _TOOL_NAMES:
             if (value := text(span.attributes.get(name))) is not None:
                 return f'{{role = "other", when = {_table({name: value})}}}'

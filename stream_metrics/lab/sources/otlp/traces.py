@@ -106,6 +106,7 @@ class TraceCounts:
             ones only times separate the iterations.
         limits: Refusals because of limits, by the setting of the limit.
         page_ids: The names of ids that turned out to be those of pages, by agent.
+        passed_over: Calls of tools, in turns with searches, that count as no search, by name.
         following: Turns that follow one of another agent in their trace, and may be parts of it.
         unnamed: Turns of traces that name no conversation and count as one each.
         searches: Searches with events.
@@ -121,7 +122,8 @@ class TraceCounts:
         refused, refused_of: Refusals by reason, and by agent and reason.
         first_refused: The first refusals and rejected events: an entry for each trace and reason,
             with their ``count``.
-        unseen: Turns by the spans in them that may be searches, each with its row of ``otlp.rows``.
+        unseen: Turns by the spans in them that may be searches, each with the row of the settings
+            that says that it is none.
         kinds: Spans by kind; kinds after the first thousand count as ``others``.
     """
 
@@ -133,6 +135,7 @@ class TraceCounts:
     skipped: int = 0
     iterations_inferred: int = 0
     page_ids: dict[str, list[str]] = field(default_factory=dict)
+    passed_over: dict[str, int] = field(default_factory=dict)
     following: int = 0
     unnamed: int = 0
     searches: int = 0
@@ -383,7 +386,11 @@ class TraceStore:
                 self._unseen[one].turns += number
         for limit, number in interpretation.limits.items():
             counts.limits[limit] = counts.limits.get(limit, 0) + number
-        for number_by, more in ((counts.kinds, interpretation.kinds), (counts.refused, refused)):
+        for number_by, more in (
+            (counts.kinds, interpretation.kinds),
+            (counts.refused, refused),
+            (counts.passed_over, interpretation.passed_over),
+        ):
             for name, number in more.items():
                 name = name if name in number_by or len(number_by) < MAX_KINDS else "others"
                 number_by[name] = number_by.get(name, 0) + number
