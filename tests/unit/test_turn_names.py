@@ -147,6 +147,22 @@ def test_the_ai_sdk_names_agent_and_conversation_in_its_metadata() -> None:
     assert (turn.agent, turn.conversation, turn.searches[0].route) == ("desk", "c", "searchDocs")
 
 
+def test_a_call_of_the_ai_sdk_without_tools_is_no_turn() -> None:
+    """It rewrites a question or classifies it, and decides nothing about a search."""
+
+    def call(id: str, start: float, **more: Any) -> list[Any]:
+        inner = {"ai.operationId": "ai.generateText.doGenerate", **more}
+        return [
+            span(id, "root", start, start + 9, {"ai.operationId": "ai.generateText"}, scope="ai"),
+            span(f"m{id}", id, start + 1, start + 8, inner, scope="ai"),
+        ]
+
+    root = span("root", end=99, scope="app")
+    one = interpreted(root, *call("a", 1), *call("b", 20, **{"ai.prompt.tools": ["{}"]}))
+
+    assert [(turn.span_id, turn.skipped) for turn in one.turns] == [("b", True)]
+
+
 def test_rows_read_scopes_of_javascript_as_those_of_python() -> None:
     """LangGraph's run is a turn in both."""
     row = Row(Role.TURN, scope="openinference.instrumentation.langchain", span="x")

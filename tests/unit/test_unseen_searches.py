@@ -251,3 +251,10 @@ def test_a_replay_names_tools_in_turns_with_searches_that_count_as_none() -> Non
         if "weather" in line
     ]
     assert "count as no search: weather (1)" in line
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list", "notifications/initialized"])
+def test_what_mcp_does_besides_calls_is_known(method: str) -> None:
+    """A client asks which tools there are before the agent decides."""
+    assert turn(inside(method, {"mcp.method.name": method})).turns[0].skipped
+    assert turn(inside("tools/call", {"mcp.method.name": "resources/read"})).refused == UNSEEN

@@ -101,6 +101,12 @@ class Row:
         """An attribute without which no span matches; None if there is none."""
         return next((name for name, _ in self.when if ":" not in name), None)
 
+    @property
+    def is_specific(self) -> bool:
+        """Whether it says what its spans do, and is not about all others of a convention."""
+        named = bool(self.scope) or self.span != "*" or any(value for _, value in self.when)
+        return named and not self.maybe_turn
+
     def matches(self, span: Span, inner: Iterable[Span] = (), scope: str | None = None) -> bool:
         """Whether the row matches the span, whose direct children are ``inner``; ``scope`` is the
         form of its scope if that is known."""
@@ -149,7 +155,7 @@ def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
 
 def _is(found: Any, value: str) -> bool:
     if type(found) is not str:
-        return False
+        return isinstance(found, list) and bool(found) and not value
     found, value = normalized(found), value.casefold()
     return not value or found == value or fnmatchcase(found, value)
 

@@ -155,7 +155,9 @@ class UnseenSearches:
             return "the call over HTTP" if over_http else "the span"
         if suspicious or self._mapping.kinds.is_unknown(span):
             return "the span"
-        return None if id in self._parents or _is_of_framework(span) else "the function"
+        if id in self._parents or _is_of_framework(span) or (row is not None and row.is_specific):
+            return None
+        return "the function"
 
 
 def passed_over(tree: SpanTree, members: Iterable[Span], aside: Container[str]) -> Iterator[str]:

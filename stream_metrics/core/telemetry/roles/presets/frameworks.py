@@ -51,12 +51,15 @@ ROWS: Final[tuple[Row, ...]] = (
         Row(
             Role.TURN,
             (("ai.operationId", f"ai.{name}"),),
-            _AI_SDK,
+            f"{_AI_SDK}: a call with tools, which is an agent",
             query=("ai.prompt", "ai.prompt.messages"),
-            answer=("ai.response.text", "ai.response.object"),
+            answer=("ai.response.text",),
             agent=("ai.telemetry.functionId",),
+            child_attributes=attributes,
+            child_span=child,
         )
-        for name in ("generateText", "streamText", "generateObject", "streamObject")
+        for name in ("generateText", "streamText")
+        for attributes, child in (((("ai.prompt.tools", ""),), ""), ((), "ai.toolCall"))
     ),
     Row(Role.OTHER, (("ai.operationId", ""),), _AI_SDK),
     # Mastra.
