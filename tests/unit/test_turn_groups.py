@@ -80,6 +80,19 @@ def test_agents_without_recorded_questions_are_told_with_a_notice() -> None:
     assert (len(together(run("desk", 10), run("desk", 30)).turns), one.following) == (2, 1)
 
 
+def test_an_agent_without_a_search_that_may_be_part_of_a_turn_is_no_skip() -> None:
+    """It may have handed the question on to one that searched."""
+    desk = [agent("a", 10, 19, parent="root", attributes={"agent.name": "desk"})]
+    desk.append(model("m", "a", 11))
+    one = together(desk, run("expert", 30))
+
+    assert ([turn.agent for turn in one.turns], one.refused) == (["expert"], {"unrecognised": 1})
+    asked, answered = {"input.value": FIRST}, {"input.value": SECOND}
+    for spans, more in ((desk, asked), (expert := run("expert", 30), answered)):
+        spans[0].attributes.update(more)
+    assert [turn.skipped for turn in together(desk, expert).turns] == [True, False]
+
+
 def test_a_handed_on_question_does_not_join_the_next_turn() -> None:
     """The next question begins another."""
     one = together(

@@ -186,12 +186,17 @@ def _add_turns(
     for problem in problems_of[NO_TURN]:
         interpretation.refuse(problem.reason, problem.span.span_id, problem.message)
     by_number: dict[tuple[str, int], Turn] = {}
+    parts = unclear.keys() | unclear.values()
     builder = TurnBuilder(
         tree, mapping, options, interpretation, covered, of_turn, text_limit, retrievals
     )
     for id, span in turns.items():
         turn = builder.build(id, span, searches_of[id], problems_of[id])
         if turn is None:
+            continue
+        if turn.skipped and id in parts:
+            message = "it has no search, and may be a part of the turn of another agent"
+            interpretation.refuse("unrecognised", id, message, turn.agent)
             continue
         key = (turn.conversation, turn.number)
         if key in by_number:
@@ -294,11 +299,12 @@ def _turns(
     retrievals: Sequence[Retrieval],
     pairs: Sequence[tuple[str, str]],
     options: Options,
-) -> tuple[dict[str, Span | None], dict[str, str], set[str], set[str]]:
+) -> tuple[dict[str, Span | None], dict[str, str], set[str], dict[str, str]]:
     """The turns by the ids of their spans in order of start, and the turn of each span.
 
     The third result is the turns that are several for another instrumentation, and the fourth
-    those that follow one of another agent without a message that says whether they are its parts.
+    those that follow one of another agent, with that one, without a message that says whether they
+    are its parts.
 
     Without turn spans the trace is the turn, under the id of its first span. Overlapping turn spans
     of two instrumentations that have the same searches, or none, are one turn.
@@ -307,7 +313,7 @@ def _turns(
     of_turn = tree.outermost(_turn_spans(tree)) if options.turn == "span" else {}
     if not of_turn:
         whole = {span.span_id: first.span_id for span in tree.ordered}
-        return {first.span_id: None}, whole, set(), set()
+        return {first.span_id: None}, whole, set(), {}
     spans = sorted((tree.by_id[id] for id in set(of_turn.values())), key=_by_start)
     joined, unclear = joined_runs(tree, mapping, spans)
     of_turn = {id: joined.get(turn, turn) for id, turn in of_turn.items()}

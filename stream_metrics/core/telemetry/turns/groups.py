@@ -42,10 +42,12 @@ MIN_PART_LENGTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of an agent: its name, the conversation, and the forms of question and answer."""
+    """A run of an agent: its name, or that of its span if it is not named, the conversation, and the
+    forms of question and answer."""
 
     span: Span
     agent: str
+    is_named: bool
     conversation: str | None
     asked: str | None
     answered: str | None
@@ -64,19 +66,19 @@ class _Run:
 
 def joined_runs(
     tree: SpanTree, mapping: SpanMapping, spans: Sequence[Span]
-) -> tuple[dict[str, str], set[str]]:
+) -> tuple[dict[str, str], dict[str, str]]:
     """Of outermost turn spans, in order of start, those that are part of another's turn.
 
-    The second result is the turns that follow one of another agent, of which no message says
-    whether they answer the same question.
+    The second result is the turns that follow one of another agent, with that one, of which no
+    message says whether they answer the same question.
     """
     if len(spans) < 2:
-        return {}, set()
+        return {}, {}
     named = conversations(tree, mapping)
     chats = {_root(tree, span) for span in tree.ordered if _is_of_chat(span)}
     latest: dict[str, list[_Run]] = {}  # the runs of the latest turn, by scope
     joined: dict[str, str] = {}
-    unclear: set[str] = set()
+    unclear: dict[str, str] = {}
     for span in spans:
         run = _run(span, tree, mapping, named)
         turn = latest.get(span.scope)
@@ -91,8 +93,9 @@ def joined_runs(
             joined[span.span_id] = turn[0].span.span_id
             turn.append(run)
             continue
-        if None in decided:
-            unclear.add(span.span_id)
+        follows = turn[-1].span.end_ns <= span.start_ns
+        if None in decided and follows and turn[-1].is_named and run.is_named:
+            unclear[span.span_id] = turn[0].span.span_id
         latest[span.scope] = [run]
     return joined, unclear
 
@@ -196,9 +199,11 @@ def _histories(messages: Iterable[str]) -> list[bytes]:
 def _run(span: Span, tree: SpanTree, mapping: SpanMapping, named: Names) -> _Run:
     row = tree.rows[span.span_id]
     asked, answered = question_of(span, row.query), answer_of(span, row.answer)
+    name = agent_named(span, mapping, tree)
     return _Run(
         span,
-        agent_named(span, mapping, tree) or span.name,
+        name or span.name,
+        name is not None,
         named.nearest.get(span.span_id),
         text_form(asked) if asked else None,
         text_form(answered) if answered else None,
