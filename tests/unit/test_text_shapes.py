@@ -88,6 +88,23 @@ CASES = {
         "id",
         ("kb-1", "kb-2"),
     ),
+    "labelled blocks of the same labels": Case(
+        2, f"Page: Refunds\nSummary: {REFUNDS}\n\nPage: Travel\nSummary: {TRAVEL}"
+    ),
+    "titles that are links": Case(
+        5,
+        f"## Search Results\n\n[Refunds](https://kb.example/1)\n{REFUNDS}\n\n"
+        f"[Travel](https://kb.example/2)\n{TRAVEL}",
+        "url",
+        ("https://kb.example/1", "https://kb.example/2"),
+    ),
+    "titles with addresses below": Case(
+        5,
+        f"### Refunds\nURL: https://kb.example/1\n{REFUNDS}\n\n"
+        f"### Travel\nURL: https://kb.example/2\n{TRAVEL}",
+        "url",
+        ("https://kb.example/1", "https://kb.example/2"),
+    ),
     "rules": Case(4, f"{REFUNDS}\n\n---\n\n{TRAVEL}"),
     "rules without blank lines": Case(4, f"{REFUNDS}\n---\n{TRAVEL}"),
 }
@@ -126,6 +143,8 @@ def test_each_row_has_a_case() -> None:
         "<html><body><article>One</article><article>Two</article></body></html>",
         "<div><p>One</p><p>Two</p></div>",
         "def f():\n    return 1\n",
+        "# Guide\n\n## Refunds\nFive days.\n\n## Travel\nBy train.",
+        "[Refunds](https://kb.example/1)\n[Travel](https://kb.example/2)",
         "No results found.",
     ],
 )
@@ -177,3 +196,20 @@ def test_blocks_that_announce_or_have_several_results_are_refused(first: str) ->
 def test_one_block_of_text_is_no_result() -> None:
     """All passages may be in it."""
     assert read_result([{"text": f"{REFUNDS}\n\n{TRAVEL}"}]) is None
+
+
+def test_lines_of_json_are_a_list() -> None:
+    """Some programs return one object in each line."""
+    found = read_result('{"id": "a", "text": "One"}\n{"id": "b", "text": "Two"}')
+
+    assert isinstance(found, Reading)
+    assert [document.id for document in found.documents] == ["a", "b"]
+
+
+def test_a_text_that_begins_with_a_number_in_brackets_was_not_cut_off() -> None:
+    """JSON that has no end was."""
+    cut = read_result('[{"id": "a", "text": "One"}, {"id"')
+
+    assert isinstance(cut, Unread)
+    assert cut.reason == "truncated"
+    assert read_result(f"[1] {REFUNDS}") is None

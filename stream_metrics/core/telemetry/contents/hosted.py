@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from stream_metrics.core.telemetry.contents.calls import answers_of, walk
 from stream_metrics.core.telemetry.spans import Span, text
 
-
 _HINT: Final = re.compile(r"search_call|server_tool_use|grounding_?metadata", re.IGNORECASE)
 
 

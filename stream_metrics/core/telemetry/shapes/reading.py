@@ -134,7 +134,8 @@ _BLOCK_KEYS: Final = frozenset(
         "citations",
     )
 )
-_BRACKETED: Final = re.compile(r"\[\w{1,6}\][ \t\n]|\[[^\]\n]{1,200}\]\(")
+_JSON: Final = re.compile(r"""\{\s*["']|\[\s*[{"']""")
+"""The beginning of JSON, or of a Python literal."""
 
 
 def _rows_by_key() -> dict[str, list[int]]:
@@ -272,11 +273,12 @@ def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
         if inner is not None and not isinstance(inner, (int, float)):
             _look(inner, found, depth + 1, name)
             return
-        if stripped.startswith(("[", "{")) and not _BRACKETED.match(stripped):
-            general = documents_in_value(stripped, True)
-            if general is UnusableDocuments.CUT:
-                found.problems.append(Unread("truncated", "its result was cut off"))
-                return
+        if (lines := _json_lines(stripped)) is not None:
+            _look(lines, found, depth + 1, name)
+            return
+        if _JSON.match(stripped) and stripped[-1:] not in ("]", "}"):
+            found.problems.append(Unread("truncated", "its result was cut off"))
+            return
     if stripped.startswith(("Document(", "<")):
         general = documents_in_value(stripped, True)
         if isinstance(general, list):
@@ -292,6 +294,15 @@ def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
         )
     for source, documents in texts[:1]:
         found.readings.append(_reading(documents, source, [], wide=True))
+
+
+def _json_lines(value: str) -> list[Any] | None:
+    """The objects in a text that has one in each line; None if it has other lines."""
+    lines = [line for line in value.splitlines() if line.strip()]
+    if len(lines) < 2 or not all(line.lstrip().startswith("{") for line in lines):
+        return None
+    parsed = [parse_value(line.strip()) for line in lines]
+    return parsed if all(isinstance(one, dict) for one in parsed) else None
 
 
 def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> None:

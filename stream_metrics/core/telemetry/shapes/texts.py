@@ -44,11 +44,15 @@ _MARKDOWN_LINK: Final = re.compile(
     r"\[(?P<title>[^\]\n]*)\]\((?P<url>https?://[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)\)"
 )
 _LINK: Final = re.compile(r"https?://[^\s<>\"'\])}]+")
+_CITED: Final = re.compile(
+    r"[(\[<]?(?:\b(?:source|url|link|from|quelle|fuente)\b[ \t]*:?[ \t]*)?https?://[^\s<>\"'\])}]+[)\]>]?",
+    re.IGNORECASE,
+)
 _RULE: Final = re.compile(r"^[ \t]*(-{3,}|\*{3,}|_{3,}|={3,})[ \t]*$", re.MULTILINE)
 _LABEL: Final = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?(?:\*\*|__)?"
     r"(?P<name>document[ _-]?id|doc[ _-]?id|chunk[ _-]?id|article[ _-]?id|page[ _-]?id|id"
-    r"|title|name|url|link"
+    r"|title|name|url|link|page|heading"
     r"|href|uri|source|address|content|contents|text|snippet|summary|description|body|passage|excerpt"
     r"|score|relevance|similarity|distance|rank|author|authors|published|published date|date"
     r"|type|tags"
@@ -56,9 +60,18 @@ _LABEL: Final = re.compile(
     r"(?:\*\*|__)?[ \t]*:(?:\*\*|__)?[ \t]*(?P<value>[^\n]*)$",
     re.IGNORECASE | re.MULTILINE,
 )
+_TITLE: Final = re.compile(r"^(?P<level>#{1,6})[ \t]+(?P<title>[^\n]+)$", re.MULTILINE)
+_LINKED_TITLE: Final = re.compile(
+    r"^[ \t]*(?:#{1,6}[ \t]+)?(?:\*\*|__)?\[(?P<title>[^\]\n]*)\]\((?P<url>https?://[^\s()]+)\)"
+    r"(?:\*\*|__)?[ \t]*$",
+    re.MULTILINE,
+)
+_LINK_ALONE: Final = re.compile(r"\s*<?(?P<url>https?://[^\s<>]+)>?[ \t]*(?:\n|$)")
 _IDS: Final = frozenset(("id", "documentid", "docid", "chunkid", "articleid", "pageid"))
 _URLS: Final = frozenset(("url", "link", "href", "uri", "source", "address", "quelle", "fuente"))
-_TITLES: Final = frozenset(("title", "name", "titel", "título", "titulo", "titre"))
+_TITLES: Final = frozenset(
+    ("title", "name", "titel", "título", "titulo", "titre", "page", "heading")
+)
 _BODIES: Final = frozenset(
     (
         "content",
@@ -111,8 +124,10 @@ def is_preamble(value: str) -> bool:
 
 def block(value: str, title: str | None = None, source: str | None = None) -> Document | None:
     """The result in a block of text: its labelled lines say id, address, title and text."""
-    labels = [*_LABEL.finditer(value)]
     id = id_name = url = score = rank = None
+    if (alone := _LINK_ALONE.match(value)) is not None:
+        url, value = alone["url"], value[alone.end() :]
+    labels = [*_LABEL.finditer(value)]
     bodies: list[str] = []
     rest: list[str] = []
     place = 0
@@ -164,7 +179,8 @@ def _all(blocks: Iterator[Document | None]) -> list[Document] | None:
 
 def _elements(value: str) -> list[Document] | None:
     """XML-like elements of one name, perhaps inside an element around all of them."""
-    found = _siblings(value)
+    head, _, rest = value.strip().partition("\n")
+    found = _siblings(rest if is_preamble(head) else value)
     for _ in range(2):
         if (
             found is None
@@ -324,8 +340,8 @@ def _linked(value: str) -> Document | None:
     if len({link.rstrip(".,;:") for link in links}) != 1:
         return None
     url = links[0].rstrip(".,;:")
-    title = text(_LINK.sub("", head).strip(" \t-–—:*()<>[]|"))
-    body = text(_LINK.sub("", rest).strip(" \t\n-–—:*()<>|"))
+    title = text(_CITED.sub("", head).strip(" \t-–—:*()<>[]|"))
+    body = text(_CITED.sub("", rest).strip(" \t\n-–—:*()<>|"))
     return Document(None, url, None, title, body or title)
 
 
@@ -343,9 +359,47 @@ def _labelled_blocks(value: str) -> list[Document] | None:
         return None
     ends = [*starts[1:], len(value)]
     found = []
+    names = set()
     for start, end in zip(starts, ends, strict=True):
         part = _RULE.sub("", value[start:end]).strip()
         document = block(part)
+        if document is None:
+            return None
+        found.append(document)
+        names.add(tuple(_name_of(match) for match in _LABEL.finditer(part)))
+    if all(document.url or document.id for document in found):
+        return found
+    alike = len(found) > 1 and len(names) == 1 and not _BODIES.isdisjoint(next(iter(names)))
+    return found if alike and all(document.text for document in found) else None
+
+
+def _name_of(label: re.Match[str]) -> str:
+    return re.sub(r"[ _-]", "", label["name"].casefold())
+
+
+def _titled_blocks(value: str) -> list[Document] | None:
+    """Blocks under titles: each title is a link, or has a labelled id or address below it."""
+    titles = [*_LINKED_TITLE.finditer(value)]
+    linked = bool(titles)
+    if not linked:
+        levels = [*_TITLE.finditer(value)]
+        deepest = max((match["level"] for match in levels), key=len, default="")
+        titles = [match for match in levels if match["level"] == deepest]
+    if not titles or len(titles) > MAX_BLOCKS:
+        return None
+    before = value[: titles[0].start()].strip()
+    if not (is_preamble(before) or (before.startswith("#") and "\n" not in before)):
+        return None
+    ends = [*(match.start() for match in titles[1:]), len(value)]
+    found = []
+    for match, end in zip(titles, ends, strict=True):
+        body = _RULE.sub("", value[match.end() : end]).strip()
+        if not body:
+            return None
+        if linked:
+            found.append(Document(None, match["url"], None, text(match["title"]), text(body)))
+            continue
+        document = block(body, text(match["title"]))
         if document is None or not (document.url or document.id):
             return None
         found.append(document)
@@ -426,6 +480,7 @@ TEXTS: Final[tuple[TextShape, ...]] = (
     TextShape("blocks of labelled lines: Title:, URL:, Content:", _labelled_blocks),
     TextShape("blocks under numbered headings: ===== Document 2 =====, Result 2:", _headed_blocks),
     TextShape("passages between rules: ---", _ruled),
+    TextShape("blocks under titles that are links, or have an id or address below", _titled_blocks),
 )
 
 
