@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
+from html import unescape
 from importlib.resources import files
 from typing import Any
 
@@ -251,6 +252,28 @@ def test_searches_that_are_forgotten_too_soon_are_counted_and_logged_once() -> N
 
     assert value(registry, "searches_forgotten") == 6
     assert ["otlp.scopes" in line["why"] for line in logs] == [True]
+
+
+def test_log_and_page_have_the_row_for_what_may_have_searched() -> None:
+    """It is to be copied if the span is no search."""
+    function = span("f", "agent", 3, scope="app", name="orders")
+    one = with_events(interpreted(agent(), model("m", "agent", 1), function))
+    page = BridgePage(Health())
+    with capture_logs() as logs:
+        LoggedBridgeMetrics(CollectorRegistry(), page, []).trace_closed(one)
+
+    row = 'otlp.rows = [{role = "other", scope = "app", span = "orders"}]'
+    assert [(line["reason"], row in line["why"]) for line in logs] == [("unseen_searches", True)]
+    assert row in unescape(page.render(reasons=True))
+
+
+def test_agents_that_follow_one_another_in_a_trace_are_logged_once() -> None:
+    """The line says how to make them one turn."""
+    both = [agent(at, 10 * n, 10 * n + 9, called=at) for n, at in enumerate(("desk", "expert"))]
+    searches = [search(f"s{one.span_id}", one.span_id, 0) for one in both]
+    logged = lines([with_events(interpreted(*both, *searches))] * 2)
+
+    assert ["otlp.turn" in line["why"] for line in logged] == [True]
 
 
 def test_the_bridges_page_shows_what_is_refused_and_what_helps() -> None:

@@ -218,8 +218,11 @@ def test_a_trace_without_an_agent_is_refused_where_a_span_looks_like_a_search() 
     root = span("root", end=99, scope=APP)
     function = span("f", "root", 3, scope=APP, name="search_handbook")
 
+    embedding = of_kind("EMBEDDING", "e", "root", 3)
+
     assert interpreted(root, model("m", "root", 1), function).refused == UNSEEN
-    assert not interpreted(root, function).refused
+    assert interpreted(root, model("m", "root", 1), embedding).refused == UNSEEN
+    assert not interpreted(root, function, embedding).refused
 
 
 def test_the_names_of_what_is_around_a_span_suggest_no_search() -> None:

@@ -439,7 +439,7 @@ class _Routes:
         def tool(span: Span) -> str | None:
             if tree.role(span) is not Role.TOOL:
                 return None
-            return span.text(*mapping.tool) or _RUNS.sub("", span.name)
+            return span.text(*mapping.tool) or _from_span(span)
 
         self._sources = tree.inherited_in_turn(lambda span: span.text(*mapping.route))
         self._tools = tree.inherited_in_turn(tool)
@@ -450,10 +450,14 @@ class _Routes:
         if route is None:
             route = self._tools[span.span_id]
         if route is None:
-            route = _RUNS.sub("", span.name)
-            if route in ("retrieval", "retrieve"):
-                return None
-        return _short(route)
+            route = _from_span(span)
+        return None if route is None else _short(route)
+
+
+def _from_span(span: Span) -> str | None:
+    """The name of what ran by that of its span; None for several words, which may be the user's."""
+    name = _RUNS.sub("", span.name)
+    return None if name in ("retrieval", "retrieve") or len(name.split()) > 1 else name
 
 
 def _short(name: str) -> str | None:

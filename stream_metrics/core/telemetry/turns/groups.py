@@ -42,7 +42,7 @@ MIN_PART_LENGTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of an agent: its name, or that of its span if it is not named, the conversation, and the
+    """A run of an agent: its name, or that of its span if it has none, the conversation, and the
     forms of question and answer."""
 
     span: Span

@@ -176,7 +176,9 @@ def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
         return
     for span in tree.ordered:
         row = tree.rows.get(span.span_id)
-        if row is None and span.span_id not in tree.ignored and looks_like_search(span):
+        if span.span_id in tree.ignored or (row is not None and row.role is not Role.OTHER):
+            continue
+        if _embeds(span) or (row is None and looks_like_search(span)):
             refuse(
                 interpretation,
                 {span.span_id: Unseen(f"the span {span.name!r}", row_for(span, row))},
