@@ -159,6 +159,7 @@ def test_a_turn_without_an_answer_is_refused_where_it_may_have_searched() -> Non
         ("search_tickets", {}),
         ("call", {"code.function.name": "app.search_tickets"}),
         ("call", {"search.index": "tickets"}),
+        ("SELECT", {"db.query.text": "SELECT body FROM t ORDER BY e <=> $1 LIMIT 5"}),
     ],
 )
 def test_a_turn_with_another_search_without_a_role_is_refused(
@@ -261,3 +262,9 @@ def test_what_mcp_does_besides_calls_is_known(method: str) -> None:
     """A client asks which tools there are before the agent decides."""
     assert turn(inside(method, {"mcp.method.name": method})).turns[0].skipped
     assert turn(inside("tools/call", {"mcp.method.name": "resources/read"})).refused == UNSEEN
+
+
+@pytest.mark.parametrize("kind", ["guardrail", "event"])
+def test_what_is_no_search_by_its_kind_is_known(kind: str) -> None:
+    """Whoever wrote it."""
+    assert turn(inside("check", {"langfuse.observation.type": kind})).turns[0].skipped

@@ -388,7 +388,7 @@ def _retrieval(
     span: Span, documents: Iterable[Document], tree: SpanTree, routes: _Routes
 ) -> Retrieval:
     query = query_of(span, tree.rows[span.span_id].query)
-    route = routes.of(span)
+    route = routes.of(span, query)
     return Retrieval(
         span,
         span.start_ns,
@@ -444,20 +444,24 @@ class _Routes:
         self._sources = tree.inherited_in_turn(lambda span: span.text(*mapping.route))
         self._tools = tree.inherited_in_turn(tool)
 
-    def of(self, span: Span) -> str | None:
+    def of(self, span: Span, query: str | None) -> str | None:
         """The route of a search; None if it has no name, or one that is too long."""
         route = self._sources[span.span_id]
         if route is None:
             route = self._tools[span.span_id]
         if route is None:
-            route = _from_span(span)
+            route = _from_span(span, query)
         return None if route is None else _short(route)
 
 
-def _from_span(span: Span) -> str | None:
-    """The name of what ran by that of its span; None for several words, which may be the user's."""
+def _from_span(span: Span, query: str | None = None) -> str | None:
+    """The name of what ran by that of its span; None for several words that may be the user's."""
     name = _RUNS.sub("", span.name)
-    return None if name in ("retrieval", "retrieve") or len(name.split()) > 1 else name
+    words = name.casefold().split()
+    asked = None if query is None else query.casefold().split()
+    if len(words) > 1 and (asked is None or not set(words).isdisjoint(asked)):
+        return None
+    return None if name in ("retrieval", "retrieve") else name
 
 
 def _short(name: str) -> str | None:

@@ -187,6 +187,7 @@ class SpanMapping:
         "ai.telemetry.metadata.threadId",
         "ai.telemetry.metadata.thread_id",
         "ai.telemetry.metadata.chatId",
+        "gcp.vertex.agent.session_id",
     )
     agent: tuple[str, ...] = (
         "gen_ai.agent.name",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from stream_metrics.core.telemetry.contents.messages import attribute_text
+from stream_metrics.core.telemetry.contents.messages import attribute_text, question_of
 from stream_metrics.core.telemetry.roles.mapping import SpanMapping
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.spans import MAX_NAME_LENGTH, Span, has_text, short, text
@@ -97,10 +97,10 @@ class AgentNames:
 
 
 def agent_named(span: Span, mapping: SpanMapping, tree: SpanTree) -> str | None:
-    """The agent that the span itself names."""
-    row = tree.rows.get(span.span_id)
-    names = (*mapping.chosen_agent, *mapping.agent, *(row.agent if row else ()))
-    return _named(span, names)
+    """The agent that a turn's span itself names; no text of its question."""
+    row = tree.rows[span.span_id]
+    name = _named(span, (*mapping.chosen_agent, *mapping.agent, *row.agent))
+    return None if name is None or has_text(name, question_of(span, row.query)) else name
 
 
 def release_names(tree: SpanTree, mapping: SpanMapping) -> Names:

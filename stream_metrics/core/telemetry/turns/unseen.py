@@ -30,6 +30,8 @@ MAX_NAMED: Final = 10
 """The most kinds of spans that a refusal names."""
 MAX_NAME_LENGTH: Final = 300
 """The longest attribute that is looked at for a name."""
+MAX_QUERY_LENGTH: Final = 10_000
+"""The characters of a database's query that are looked at."""
 
 _KNOWN: Final = (Role.TURN, Role.STEP, Role.MODEL, Role.EVALUATOR)
 _MAY_SEARCH: Final = re.compile(
@@ -65,6 +67,14 @@ program."""
 _OF_FRAMEWORKS: Final = ("haystack.component", "langgraph_", "ls_integration")
 """Parts of the names of attributes that frameworks pass to products."""
 _EMBEDDING: Final = re.compile(r"(^|[._])embed(ding|dings|many)?\b", re.IGNORECASE)
+_NO_SEARCHES: Final = frozenset({"create_agent", "event", "guardrail", "parser", "prompt"})
+"""Kinds of spans that are no searches, whoever wrote them."""
+_BY_MEANING: Final = re.compile(
+    r"<->|<=>|<#>|\b(ts_rank|to_tsquery|plainto_tsquery|websearch_to_tsquery|cosine_distance"
+    r"|l2_distance|similarity|vector_search|match)\b",
+    re.IGNORECASE,
+)
+"""Matches queries of databases that search texts or vectors."""
 _DATABASES: Final = re.compile(
     r"(chroma|chromadb|lancedb|marqo|milvus|mongodb|pgvector|pinecone|qdrant|redis|weaviate)[. ]"
 )
@@ -155,7 +165,10 @@ class UnseenSearches:
             return "the call over HTTP" if over_http else "the span"
         if suspicious or self._mapping.kinds.is_unknown(span):
             return "the span"
-        if id in self._parents or _is_of_framework(span) or (row is not None and row.is_specific):
+        specific = (row is not None and row.is_specific) or not _NO_SEARCHES.isdisjoint(
+            _kinds(span)
+        )
+        if specific or id in self._parents or _is_of_framework(span):
             return None
         return "the function"
 
@@ -201,8 +214,11 @@ def refuse(
 
 def looks_like_search(span: Span) -> bool:
     """Whether the name of a span, or an attribute that names something, suggests a search."""
-    return any(SEARCHING.search(name) for name in _names(span)) or any(
-        _SEARCH_ATTRIBUTE.search(name) for name in span.attributes
+    query = span.text("db.query.text", "db.statement")
+    return (
+        any(SEARCHING.search(name) for name in _names(span))
+        or any(_SEARCH_ATTRIBUTE.search(name) for name in span.attributes)
+        or (query is not None and _BY_MEANING.search(query[:MAX_QUERY_LENGTH]) is not None)
     )
 
 
@@ -236,12 +252,14 @@ def _shown(name: str, asked: str | None) -> str:
 
 
 def _embeds(span: Span) -> bool:
-    return any(
-        _EMBEDDING.search(normalized(value)) is not None
-        for name, value in span.attributes.items()
-        if isinstance(value, str)
-        and name.lower().endswith(("kind", "type", "operation.name", "operationid"))
-    )
+    return any(_EMBEDDING.search(kind) is not None for kind in _kinds(span))
+
+
+def _kinds(span: Span) -> Iterator[str]:
+    for name, value in span.attributes.items():
+        of_kind = name.lower().endswith(("kind", "type", "operation.name", "operationid"))
+        if of_kind and isinstance(value, str):
+            yield normalized(value)
 
 
 def _queries_database(span: Span) -> bool:
