@@ -494,3 +494,25 @@ def test_a_search_of_a_memory_store_is_a_search() -> None:
     [search] = one.turns[0].searches
     assert (search.query, search.route) == ("refunds", "notes")
     assert found(one) == [["a", "b"]]
+
+
+def test_a_lost_answer_is_refused_where_calls_stand_in_answers() -> None:
+    """It may have had a call that is told nowhere else."""
+    answer, given = ANSWERS["OpenTelemetry"]
+    operation = {"gen_ai.operation.name": "chat"}
+    lost = span("lost", "turn", 50, 55, operation, scope="my.agent", dropped_attributes=3)
+
+    one = with_messages(answer, given, lost)
+
+    assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+def test_a_turn_without_a_search_is_no_skip_if_the_answer_was_dropped() -> None:
+    """The model may have called a search in it."""
+    operation = {"gen_ai.operation.name": "chat"}
+    lost = span("lost", "turn", 50, 55, operation, scope="my.agent", dropped_attributes=3)
+
+    one = turn_with(lost)
+
+    assert one.turns == ()
+    assert one.refused == {"unseen_searches": 1}

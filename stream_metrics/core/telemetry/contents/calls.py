@@ -40,6 +40,7 @@ _NUMBERED_INPUTS: Final = ("llm.input_messages.", "gen_ai.prompt.")
 _INPUT_EVENTS: Final = ("gen_ai.tool.message", "gen_ai.user.message")
 _CALL_IDS: Final = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "callId")
 _RESULTS: Final = ("content", "output", "response", "result")
+_REQUESTS: Final = re.compile(r"tool[_-]?call|tool[_-]?use|function", re.IGNORECASE)
 _MAY_CALL: Final = re.compile(r"tool|call|function|grounding", re.IGNORECASE)
 
 
@@ -59,6 +60,8 @@ def calls_of(span: Span) -> list[ToolCall]:
     [ToolCall(id='c', name='f', arguments=None)]
     """
     found: dict[str, ToolCall] = {}
+    if not any(map(_REQUESTS.search, texts_of(span))):
+        return []
     for message in answers_of(span):
         for one in walk(message):
             call = _call(one)
@@ -67,9 +70,27 @@ def calls_of(span: Span) -> list[ToolCall]:
     return [*found.values()]
 
 
+def texts_of(span: Span) -> Iterator[str]:
+    """The texts of a span and its events, and the names of its attributes."""
+    yield from span.attributes
+    for attributes in (span.attributes, *(event.attributes for event in span.events)):
+        for value in attributes.values():
+            if isinstance(value, str):
+                yield value
+
+
 def answers_of(span: Span) -> Iterator[Any]:
     """The messages of a model's answer, in each form in which the span has them."""
     return _messages(span, _OUTPUTS, _NUMBERED_OUTPUTS, ("gen_ai.choice",))
+
+
+def answer_is_lost(span: Span) -> bool:
+    """Whether limits cut off or dropped a model's answer, so that it may have had more calls."""
+    values = [value for name in _OUTPUTS if isinstance(value := span.value(name), str)]
+    if not values:
+        return span.dropped_attributes > 0
+    begun = [value for value in values if value.lstrip()[:1] in ("[", "{")]
+    return bool(begun) and all(parse_value(value) is None for value in begun)
 
 
 def results_of(span: Span) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from stream_metrics.core.telemetry.contents.calls import answers_of, walk
+from stream_metrics.core.telemetry.contents.calls import answers_of, texts_of, walk
 from stream_metrics.core.telemetry.spans import Span, text
 
 _HINT: Final = re.compile(r"search_call|server_tool_use|grounding_?metadata", re.IGNORECASE)
@@ -24,7 +24,7 @@ class HostedSearch(NamedTuple):
 def hosted_searches(span: Span) -> list[HostedSearch]:
     """The searches in a model's answer, each once; citations alone are none."""
     found: dict[str, HostedSearch] = {}
-    if not any(_HINT.search(value) for value in _texts(span)):
+    if not any(map(_HINT.search, texts_of(span))):
         return []
     for answer in answers_of(span):
         objects = [*walk(answer)]
@@ -40,13 +40,6 @@ def hosted_searches(span: Span) -> list[HostedSearch]:
                 if known is None or known.results is None:
                     found[search.id] = search
     return [*found.values()]
-
-
-def _texts(span: Span) -> Iterator[str]:
-    for attributes in (span.attributes, *(event.attributes for event in span.events)):
-        for value in attributes.values():
-            if isinstance(value, str):
-                yield value
 
 
 def _searches(one: dict[str, Any], place: str, results: dict[str, Any]) -> Iterator[HostedSearch]:

@@ -70,6 +70,9 @@ _HOSTED: Final = re.compile(
 _NAME_OF_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\..*\.name$")
 
 
+LOST: Final = "lost_calls"
+"""The attribute of a model's span whose answer limits cut off, in a trace whose tool calls stand in
+answers."""
 HOSTED: Final = "hosted_searches"
 """The attribute of a model's span whose host's searches have spans of their own."""
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from stream_metrics.core.telemetry.contents.calls import ToolCall, calls_of, results_of
+from stream_metrics.core.telemetry.contents.calls import (
+    ToolCall,
+    answer_is_lost,
+    calls_of,
+    results_of,
+)
 from stream_metrics.core.telemetry.contents.hosted import HostedSearch, hosted_searches
-from stream_metrics.core.telemetry.contents.messages import HOSTED
+from stream_metrics.core.telemetry.contents.messages import HOSTED, LOST
 from stream_metrics.core.telemetry.retrieval.tools import ARGUMENTS, recorded
 from stream_metrics.core.telemetry.roles.mapping import Role
 from stream_metrics.core.telemetry.roles.tree import SpanTree
@@ -38,11 +43,21 @@ MAX_LATER: Final = 8
 def with_calls(tree: SpanTree) -> list[Span] | None:
     """The spans with tool calls that only messages tell, and with what tools' spans lack; None if
     that changes nothing."""
-    models = sorted(tree.with_role(Role.MODEL), key=lambda span: (span.start_ns, span.span_id))
     turns = tree.nearest_ancestor(Role.TURN)
     calls = _Calls(tree, turns)
-    results: dict[str, dict[str, Any]] = {}
+    of_turn: dict[str | None, list[Span]] = {}
+    for span in tree.with_role(Role.MODEL):
+        of_turn.setdefault(turns.get(span.span_id), []).append(span)
+    for models in of_turn.values():
+        models.sort(key=lambda span: (span.start_ns, span.span_id))
+        _add_calls(models, calls)
+    return calls.spans()
+
+
+def _add_calls(models: Sequence[Span], calls: _Calls) -> None:
+    """Note the calls of the model calls of a turn, which are in the order of their start."""
     starts = [span.start_ns for span in models]
+    results: dict[str, dict[str, Any]] = {}
     for place, model in enumerate(models):
         hosted = hosted_searches(model)
         if hosted and all(search.results is not None for search in hosted):
@@ -50,14 +65,10 @@ def with_calls(tree: SpanTree) -> list[Span] | None:
         requested = calls_of(model)
         if not requested or not calls.may_lack(model, requested):
             continue
-        first = bisect_left(starts, model.end_ns - TOLERANCE_NS)
-        later = [
-            other
-            for other in models[max(first, place + 1) :]
-            if turns.get(other.span_id) == turns.get(model.span_id)
-        ]
+        first = max(bisect_left(starts, model.end_ns - TOLERANCE_NS), place + 1)
+        later = models[first : first + MAX_LATER]
         told, following = {}, later[0] if later else None
-        for other in later[:MAX_LATER]:
+        for other in later:
             if other.span_id not in results:
                 results[other.span_id] = results_of(other)
             if any(call.id in results[other.span_id] for call in requested):
@@ -65,7 +76,6 @@ def with_calls(tree: SpanTree) -> list[Span] | None:
                 break
         for call in requested:
             calls.add(model, following, call, told.get(call.id))
-    return calls.spans()
 
 
 class _Calls:
@@ -180,10 +190,20 @@ class _Calls:
 
     def spans(self) -> list[Span] | None:
         """All spans of the trace; None if messages add nothing."""
+        if self._added:
+            self._mark_lost()
         if not self._changed and not self._added:
             return None
         own = [self._changed.get(span.span_id, span) for span in self._tree.by_id.values()]
         return [*own, *self._added.values()]
+
+    def _mark_lost(self) -> None:
+        for model in self._tree.with_role(Role.MODEL):
+            if answer_is_lost(model):
+                span = self._changed.get(model.span_id, model)
+                self._changed[model.span_id] = msgspec.structs.replace(
+                    span, attributes={**span.attributes, LOST: "cut off"}
+                )
 
 
 def _id(model: Span, call: str) -> str:

@@ -19,7 +19,7 @@ from stream_metrics.core.telemetry.contents.documents import (
     same_document,
     says_failed,
 )
-from stream_metrics.core.telemetry.contents.messages import called_tools
+from stream_metrics.core.telemetry.contents.messages import LOST, called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
 from stream_metrics.core.telemetry.retrieval.tools import ToolResult, result_of, row_to_copy
 from stream_metrics.core.telemetry.roles.kinds import SpanKinds, suggests_search
@@ -132,6 +132,8 @@ def _tool_results(
     tree: SpanTree, spans: Iterable[Span], mapping: SpanMapping
 ) -> dict[str, ToolResult]:
     """What each tool returned, by span id."""
+    if not any(tree.role(span) is Role.TOOL for span in spans):
+        return {}
     around = tree.ancestors(
         span.span_id
         for span in tree.with_role(Role.SEARCH)
@@ -288,6 +290,9 @@ def _unrecognised(
         id, role = span.span_id, tree.role(span)
         if id in tree.ignored:
             continue
+        if LOST in span.attributes and role is Role.MODEL:
+            message = f"the answer of {span.name!r} was cut off, and may have had tool calls"
+            yield SpanProblem(span, "truncated", message)
         if span.parent_id in reported:
             reported.add(id)  # the problem of the parent covers it
             continue

@@ -297,6 +297,8 @@ def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
 
 
 def _asks_for_tools(span: Span, row: Row) -> bool:
+    if span.dropped_attributes and all(span.value(name) is None for name in row.answer):
+        return True  # its answer is among what was dropped
     finished = (span.value(name) for name in _FINISHED)
     if any(value is not None and _FOR_TOOLS.search(str(value)) for value in finished):
         return True
