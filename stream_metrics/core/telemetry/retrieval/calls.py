@@ -48,13 +48,13 @@ def with_calls(tree: SpanTree) -> list[Span] | None:
     of_turn: dict[str | None, list[Span]] = {}
     for span in tree.with_role(Role.MODEL):
         of_turn.setdefault(turns.get(span.span_id), []).append(span)
-    for models in of_turn.values():
+    for turn, models in of_turn.items():
         models.sort(key=lambda span: (span.start_ns, span.span_id))
-        _add_calls(models, calls)
+        _add_calls(turn, models, calls)
     return calls.spans()
 
 
-def _add_calls(models: Sequence[Span], calls: _Calls) -> None:
+def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
     """Note the calls of the model calls of a turn, which are in the order of their start."""
     starts = [span.start_ns for span in models]
     results: dict[str, dict[str, Any]] = {}
@@ -62,10 +62,15 @@ def _add_calls(models: Sequence[Span], calls: _Calls) -> None:
         hosted = hosted_searches(model)
         if hosted and all(search.results is not None for search in hosted):
             calls.add_hosted(model, hosted)
+        first = max(bisect_left(starts, model.end_ns - TOLERANCE_NS), place + 1)
+        until = starts[first] if first < len(starts) else model.start_ns
+        if not calls.lacking(turn) and (
+            first == len(starts) or calls.ran_between(turn, model.start_ns, until)
+        ):
+            continue  # nothing to add: its calls have spans, and these have all
         requested = calls_of(model)
         if not requested or not calls.may_lack(model, requested):
             continue
-        first = max(bisect_left(starts, model.end_ns - TOLERANCE_NS), place + 1)
         later = models[first : first + MAX_LATER]
         told, following = {}, later[0] if later else None
         for other in later:
@@ -85,15 +90,33 @@ class _Calls:
         self._tree, self._turns = tree, turns
         self._by_call: dict[tuple[str | None, str], list[Span]] = {}
         self._running: dict[str | None, list[int]] = {}
+        self._tools: dict[str | None, list[Span]] = {}
+        self._lacking: dict[str | None, bool] = {}
         for span in tree.with_role(Role.TOOL, Role.SEARCH, Role.RERANKER):
             turn = turns.get(span.span_id)
             self._running.setdefault(turn, []).append(span.start_ns)
+            if tree.role(span) is Role.TOOL:
+                self._tools.setdefault(turn, []).append(span)
             if (id := span.text(*CALL_IDS)) is not None and tree.role(span) is Role.TOOL:
                 self._by_call.setdefault((turn, id), []).append(span)
         for started in self._running.values():
             started.sort()
         self._changed: dict[str, Span] = {}
         self._added: dict[tuple[str | None, str, str], Span] = {}
+
+    def lacking(self, turn: str | None) -> bool:
+        """Whether the span of a tool of the turn has not what it was given, or returned."""
+        found = self._lacking.get(turn)
+        if found is None:
+            tools = self._tools.get(turn, ())
+            found = self._lacking[turn] = any(map(self._lacks, tools))
+        return found
+
+    def ran_between(self, turn: str | None, begin_ns: int, end_ns: int) -> bool:
+        """Whether a tool or a search of the turn began in this time."""
+        started = self._running.get(turn, [])
+        at = bisect_left(started, begin_ns - TOLERANCE_NS)
+        return at < len(started) and started[at] < end_ns
 
     def may_lack(self, model: Span, requested: Iterable[ToolCall]) -> bool:
         """Whether one of the calls has no span, or one that lacks something."""
@@ -133,9 +156,7 @@ class _Calls:
             return
         if result is None or following is None:
             return
-        started = self._running.get(turn, [])
-        at = bisect_left(started, model.start_ns - TOLERANCE_NS)
-        if at < len(started) and started[at] < following.start_ns:
+        if self.ran_between(turn, model.start_ns, following.start_ns):
             return  # the span of the call may be one that does not name it
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
