@@ -8,6 +8,7 @@ attributes with numbers in their names.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +36,7 @@ _INPUTS: Final = (
     "gen_ai.prompt",
     "gcp.vertex.agent.llm_request",
 )
+_CONVERSATIONS: Final = ("pydantic_ai.all_messages", "all_messages_events")
 _NUMBERED_OUTPUTS: Final = ("llm.output_messages.", "gen_ai.completion.")
 _NUMBERED_INPUTS: Final = ("llm.input_messages.", "gen_ai.prompt.")
 _INPUT_EVENTS: Final = ("gen_ai.tool.message", "gen_ai.user.message")
@@ -67,7 +69,36 @@ def calls_of(span: Span) -> list[ToolCall]:
             call = _call(one)
             if call is not None:
                 found.setdefault(call.id, call)
+        if not found and (unnamed := [*_without_ids(walk(message), span)]):
+            return unnamed
     return [*found.values()]
+
+
+def _without_ids(objects: Iterable[dict[str, Any]], span: Span) -> Iterator[ToolCall]:
+    """Gemini's calls, which have no ids: each is the next one of its name after those that the
+    model was given the results of."""
+    numbers: Counter[str] | None = None
+    for one in objects:
+        inner = one.get("functionCall", one.get("function_call"))
+        if not isinstance(inner, dict) or "args" not in inner:
+            continue
+        name = text(inner.get("name"))
+        if name is None:
+            continue
+        if numbers is None:
+            known = (id.rpartition("#")[0] for id in results_of(span) if "#" in id)
+            numbers = Counter(known)
+        yield ToolCall(f"{name}#{numbers[name]}", name, inner["args"])
+        numbers[name] += 1
+
+
+def _response(value: dict[str, Any]) -> tuple[str, Any] | None:
+    """The name of a function and its result in one of Gemini's messages."""
+    inner = value.get("functionResponse", value.get("function_response"))
+    if not isinstance(inner, dict) or inner.get("response") is None:
+        return None
+    name = text(inner.get("name"))
+    return None if name is None else (name, inner["response"])
 
 
 def texts_of(span: Span) -> Iterator[str]:
@@ -93,13 +124,24 @@ def answer_is_lost(span: Span) -> bool:
     return bool(begun) and all(parse_value(value) is None for value in begun)
 
 
-def results_of(span: Span) -> dict[str, Any]:
-    """The latest result of each tool call in what a model was given, by the calls' ids."""
+def results_of(span: Span, whole: bool = False) -> dict[str, Any]:
+    """The latest result of each tool call in what a model was given, by the calls' ids.
+
+    ``whole`` is whether to look at all messages of an agent's span instead.
+    """
     found: dict[str, Any] = {}
-    for message in _messages(span, _INPUTS, _NUMBERED_INPUTS, _INPUT_EVENTS):
+    numbers: Counter[str] = Counter()
+    names = (*_INPUTS, *_CONVERSATIONS, *_OUTPUTS) if whole else _INPUTS
+    for message in _messages(span, names, _NUMBERED_INPUTS, _INPUT_EVENTS):
         for one in walk(message):
             if (result := _result(one)) is not None:
                 found[result[0]] = result[1]
+            elif (response := _response(one)) is not None:
+                name, content = response
+                found[f"{name}#{numbers[name]}"] = content
+                numbers[name] += 1
+        if numbers:
+            break  # the same messages in another form would be counted again
     return found
 
 

@@ -51,6 +51,8 @@ def with_calls(tree: SpanTree) -> list[Span] | None:
     for turn, models in of_turn.items():
         models.sort(key=lambda span: (span.start_ns, span.span_id))
         _add_calls(turn, models, calls)
+    for id in sorted(set(turns.values())):
+        calls.add_from_agent(tree.by_id[id])
     return calls.spans()
 
 
@@ -182,6 +184,22 @@ class _Calls:
                 scope_version=model.scope_version,
             ),
         )
+
+    def add_from_agent(self, turn: Span) -> None:
+        """Note the results that only the messages of the agent's span have."""
+        if not self.lacking(turn.span_id):
+            return
+        told: dict[str, Any] | None = None
+        for span in self._tools[turn.span_id]:
+            id = span.text(*CALL_IDS)
+            row = self._tree.rows[span.span_id]
+            new = self._changed.get(span.span_id, span)
+            if id is None or span.failed or next(recorded(new, row), None) is not None:
+                continue
+            told = results_of(turn, whole=True) if told is None else told
+            if id in told:
+                given = {**new.attributes, "gen_ai.tool.call.result": told[id]}
+                self._changed[span.span_id] = msgspec.structs.replace(new, attributes=given)
 
     def add_hosted(self, model: Span, hosted: Iterable[HostedSearch]) -> None:
         """Note the searches that the provider ran during a model call."""
