@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import Interpretation, Options, interpret, mapping
 from stream_metrics.core.telemetry.spans import Span, SpanEvent
+from tests.shapes import CASES, HITS, Case
 from tests.telemetry import span
 
 DOCUMENTS = [
@@ -575,3 +578,43 @@ def test_a_span_without_its_result_takes_it_from_the_agents_messages() -> None:
     one = interpret(spans, mapping(), Options())
 
     assert (found(one), one.refused) == ([["a", "b"]], {})
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_what_a_product_returns_is_no_search_by_its_form_alone(case: Case) -> None:
+    """A tool that neither has the name nor the arguments of one is refused, scores or not."""
+    one = turn_with(ran("get_records", case.answer(HITS), json.dumps({"customer": "c-1"})))
+
+    assert one.turns == ()
+    assert one.refused
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_what_a_product_returns_is_a_search_of_a_tool_that_searches(case: Case) -> None:
+    """By its name and its query, in whichever product."""
+    one = turn_with(ran("search_docs", case.answer(HITS), QUERY))
+
+    assert one.refused == {}
+    assert [len(each) for each in found(one)] == [len(HITS)]
+
+
+@pytest.mark.parametrize(
+    ("result", "results"),
+    [
+        ({"payload": {"found": [{"key": "k-1", "phrase": "One."}, {"key": "k-2"}]}}, 2),
+        ({"my-list": [{"doc-key": "k-1", "phrase": "One."}]}, 1),
+        ([["k-1", "One."]], None),
+        ("Refunds take five days.\n\nTravel is by train.", 2),
+        ("Refunds take five days.", 1),
+    ],
+)
+def test_the_row_that_a_refusal_prints_reads_the_result(result: Any, results: int | None) -> None:
+    """It is TOML to copy; a result without objects has none."""
+    tool = ran("search_docs", result, QUERY)
+    [refusal] = turn_with(tool).refusals
+
+    row = re.search(r"otlp\.shapes = \[\{.*?\}\]", refusal.message)
+    assert (row is None) == (results is None)
+    if row is not None:
+        one = turn_with(tool, **tomllib.loads(row[0])["otlp"])
+        assert [len(each) for each in found(one)] == [results]

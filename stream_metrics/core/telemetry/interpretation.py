@@ -58,7 +58,8 @@ HELP: Final[dict[Reason, str]] = {
     "no_conversation": "set `otlp.conversation` to the attribute that names the conversation",
     "incomplete": "export all spans of a trace, raise `bridge.trace_max` if they take longer to "
     "arrive, or set `otlp.missing_parents` to root if the spans above are not exported",
-    "unrecognised": "add a row to `otlp.rows` that gives these spans a role",
+    "unrecognised": "add a row to `otlp.rows` that gives these spans a role; of a tool the row of "
+    "`otlp.shapes` or `otlp.tools` that is named",
     "unseen_searches": "let spans that are searches record what they found; copy the rows that are "
     "named to the settings for those that are none",
     "two_scopes": "name the instrumentation scope of the service to use in `otlp.scopes`",

@@ -120,6 +120,8 @@ _QUERIES: Final = frozenset(
         *("вопрос", "查询", "关键词", "クエリ", "質問", "검색어"),
     )
 )
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
     "kwargs",
     "args",
@@ -283,20 +285,20 @@ def _rows_of(name: str) -> str:
 
 def row_to_copy(span: Span, row: Row) -> str | None:
     """The row of the settings that would read what a search tool returned; None if it is empty."""
-    name = json.dumps(tool_name(span), ensure_ascii=False)
+    tool = _quoted(tool_name(span))
     for value in recorded(span, row):
         written = plain_text(value)
         if written is not None:
             how = '"\\n\\n"' if "\n\n" in written else '"whole"'
             other = ', or split = "whole" if all of it is one result' if how != '"whole"' else ""
-            return f"otlp.shapes = [{{tool = {name}, split = {how}}}]{other}"
+            return f"otlp.shapes = [{{tool = {tool}, split = {how}}}]{other}"
         inner = parse_value(value) if isinstance(value, str) else value
         listed = next(_lists_of_objects(inner, "", 0), None)
         if listed is not None:
             path, items = listed
             keys = _keys_of(items)
-            fields = "".join(f', {field} = "{key}"' for field, key in keys.items())
-            return f'otlp.shapes = [{{tool = {name}, items = "{path}"{fields}}}]'
+            fields = "".join(f", {name} = {_quoted(path)}" for name, path in keys.items())
+            return f"otlp.shapes = [{{tool = {tool}, items = {_quoted(path)}{fields}}}]"
     return None
 
 
@@ -310,8 +312,7 @@ def _lists_of_objects(
             yield f"{path}[]" if path else "[]", value
     elif isinstance(value, dict):
         for key, inner in value.items():
-            plain = re.fullmatch(r"[A-Za-z_]\w*", key)
-            step = key if plain else json.dumps(key)
+            step = key if _PLAIN.fullmatch(key) else _quoted(key)
             yield from _lists_of_objects(inner, f"{path}.{step}" if path else step, depth + 1)
 
 
@@ -341,7 +342,8 @@ def _keys_of(items: list[dict[str, Any]]) -> dict[str, str]:
     )
     if longest is not None:
         found["text"] = longest
-    return {
-        field: f'\\"{key}\\"' if not re.fullmatch(r"[A-Za-z_]\w*", key) else key
-        for field, key in found.items()
-    }
+    return {field: key if _PLAIN.fullmatch(key) else _quoted(key) for field, key in found.items()}
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
