@@ -112,6 +112,7 @@ def test_two_signs_make_a_tool_a_search(name: str, arguments: str | None, result
         ("search_docs", None, DOCUMENTS),
         ("ask", QUERY, DOCUMENTS),
         ("recommend", None, scored(DOCUMENTS)),
+        ("look_up_rows", json.dumps({"query": "SELECT id, text FROM messages"}), DOCUMENTS),
         ("run_query", json.dumps({"query": "SELECT id, text FROM messages"}), DOCUMENTS),
         ("query_database", json.dumps({"query": "select * from t where a = 1"}), DOCUMENTS),
     ],
@@ -618,3 +619,21 @@ def test_the_row_that_a_refusal_prints_reads_the_result(result: Any, results: in
     if row is not None:
         one = turn_with(tool, **tomllib.loads(row[0])["otlp"])
         assert [len(each) for each in found(one)] == [results]
+
+
+def test_the_schema_of_a_tool_counts_only_where_its_arguments_are_missing() -> None:
+    """A statement for a database is no query, whatever the argument is called."""
+    schema = {"gen_ai.tool.json_schema": '{"properties": {"query": {"type": "string"}}}'}
+    statement = json.dumps({"query": "SELECT id, text FROM messages"})
+
+    asked = turn_with(ran("search_docs", DOCUMENTS, attributes=schema))
+    told = turn_with(ran("look_up_rows", DOCUMENTS, statement, attributes=schema))
+
+    assert (found(asked), told.refused) == ([["a", "b"]], {"unrecognised": 1})
+
+
+def test_an_empty_list_beside_a_text_is_no_empty_search() -> None:
+    """The text may be what was found."""
+    one = turn_with(ran("search_docs", {"answer": "Five days.", "references": []}, QUERY))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})

@@ -137,7 +137,7 @@ class _Calls:
 
     def _has_arguments(self, span: Span) -> bool:
         row = self._tree.rows[span.span_id]
-        return any(span.value(name) is not None for name in (*row.query, *ARGUMENTS[:4]))
+        return any(span.value(name) is not None for name in (*row.query, *ARGUMENTS))
 
     def add(self, model: Span, following: Span | None, call: ToolCall, result: Any) -> None:
         """Note a call, with its result if a message has it."""

@@ -53,11 +53,11 @@ ARGUMENTS: Final = (
     "ai.toolCall.args",
     "tool.arguments",
     "tool_arguments",
-    "tool.parameters",
-    "gen_ai.tool.json_schema",
     "gcp.vertex.agent.tool_call_args",
     "mcp.request.argument.query",
 )
+_SCHEMAS: Final = ("tool.parameters", "gen_ai.tool.json_schema")
+"""Attributes that say which arguments a tool has, where those of the call are not recorded."""
 _EVENTS: Final = {
     "gen_ai.choice": ("message", "content"),
     "gen_ai.client.inference.operation.details": ("gen_ai.output.messages",),
@@ -254,7 +254,8 @@ def means_searching(value: str) -> bool:
 def has_query(span: Span, row: Row, plain: bool = False) -> bool:
     """Whether the tool's arguments have a query; ``plain`` is whether a text that is the only
     argument is one."""
-    for name in dict.fromkeys((*row.query, *ARGUMENTS)):
+    given = [name for name in dict.fromkeys((*row.query, *ARGUMENTS)) if span.value(name)]
+    for name in given or _SCHEMAS:
         value = span.value(name)
         if name.endswith(".query") and text(value) is not None:
             return True

@@ -335,7 +335,8 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
             found.taken.add(id(value))
             found.readings.append(_reading(general, "a list of documents", value))
             return
-    if (not name or name in _GENERAL or name in _WIDE) and (documents := _wide(value)) is not None:
+    named = not name or name in _GENERAL or name in _WIDE
+    if value and named and (documents := _wide(value)) is not None:
         found.taken.add(id(value))
         found.readings.append(_reading(documents, f"the list {name or 'itself'}", value, wide=True))
         return
