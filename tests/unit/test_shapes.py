@@ -94,3 +94,85 @@ def test_an_answer_as_python_shows_it_is_read(case: Case) -> None:
         found = read_result(value)
         assert isinstance(found, Reading)
         assert identities(found, case.by) == expected(case, *HITS)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "by", "found"),
+    [
+        (
+            [
+                {"type": "resource", "resource": {"uri": f"kb://{hit.id}", "text": hit.text}}
+                for hit in HITS
+            ],
+            "text",
+            [hit.text for hit in HITS],
+        ),
+        (
+            [{"type": "resource_link", "uri": f"kb://{hit.id}", "name": hit.title} for hit in HITS],
+            "id",
+            [f"kb://{hit.id}" for hit in HITS],
+        ),
+        (
+            [
+                {
+                    "type": "search_result",
+                    "source": hit.url,
+                    "title": hit.title,
+                    "content": [{"type": "text", "text": hit.text}],
+                }
+                for hit in HITS
+            ],
+            "url",
+            [hit.url for hit in HITS],
+        ),
+        (
+            [
+                {
+                    "toolResult": {
+                        "toolUseId": "t",
+                        "content": [{"json": {"results": [{"id": "a", "text": "b"}]}}],
+                    }
+                }
+            ],
+            "id",
+            ["a"],
+        ),
+        (
+            [
+                {"type": "text", "text": json.dumps({"id": hit.id, "text": hit.text})}
+                for hit in HITS
+            ],
+            "id",
+            [hit.id for hit in HITS],
+        ),
+        (
+            {"type": "json", "value": [{"id": hit.id, "text": hit.text} for hit in HITS]},
+            "id",
+            [hit.id for hit in HITS],
+        ),
+        (
+            {"type": "content", "value": [{"type": "text", "text": hit.text} for hit in HITS]},
+            "text",
+            [hit.text for hit in HITS],
+        ),
+    ],
+    ids=["resources", "links", "search results", "Bedrock", "objects", "AI SDK", "AI SDK, texts"],
+)
+def test_content_blocks_are_containers(blocks: Any, by: str, found: list[str]) -> None:
+    """What is inside counts: of MCP, Anthropic, Bedrock and the AI SDK."""
+    assert identities(read(blocks), by) == found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"text": "All passages in one text. And another."}],
+        {"content": [{"type": "text", "text": "One."}], "isError": False},
+        [{"type": "image", "data": "…"}],
+        {"id": "resp_1", "text": "An answer."},
+        {"type": "text", "text": "One."},
+    ],
+)
+def test_a_container_alone_is_no_result(value: Any) -> None:
+    """It is refused where it is that of a search."""
+    assert read_result(json.dumps(value)) is None
