@@ -58,7 +58,10 @@ def both(
     compiled, plain = pair
     assert not isinstance(compiled, PlainDeduplicator)
     event = decode_slow(value, key, timestamp_ms, limits, require_key)
-    slow = event if isinstance(event, BadRecord) else digest_event(event, plain, KEY_ID, newest())
+    if isinstance(event, BadRecord):
+        slow: DigestedEvent | BadRecord = with_form(event, value)
+    else:
+        slow = digest_event(event, plain, KEY_ID, newest())
     decoder = RecordDecoder(compiled, KEY_ID, newest(), limits, require_key=require_key)
     fast = None if value is None else decoder.decode_fast(value, key, timestamp_ms)
     whole = decoder.decode(value, key=key, timestamp_ms=timestamp_ms)
