@@ -18,6 +18,7 @@ from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, di
 from stream_metrics.core.engine.registers import LONGEST_ROUTE, RELEVANCE_LABELS, SEARCH_ITERATION
 from stream_metrics.core.events import BadRecord, Limits
 from stream_metrics.core.events.decode import decode_slow
+from stream_metrics.core.events.foreign import with_form
 from stream_metrics.core.events.wire import Result
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.corpus import FIELDS, FULL, cases
