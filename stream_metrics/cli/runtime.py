@@ -131,7 +131,8 @@ class Runtime:
             retrieval=settings.engine_config().retrieval,
         )
         self.pages = Pages(self.registry, self.health, self._windows)
-        specs = settings.metrics.window_specs()
+        loops = settings.engine_config().rules.tables.loops
+        specs = settings.metrics.window_specs(loops=loops)
         inputs = Inputs(
             self.registry,
             self.health,

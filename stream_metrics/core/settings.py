@@ -17,7 +17,7 @@ from stream_metrics.core.dedup.tables import (
     published,
     tables_text,
 )
-from stream_metrics.core.engine.cells import GROUPS
+from stream_metrics.core.engine.cells import GROUPS, LOOPS
 from stream_metrics.core.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_RETRIEVAL, MAX_ROUTES
 from stream_metrics.core.engine.series import MAX_SERIES, META_SERIES
 from stream_metrics.core.engine.window import (
@@ -346,7 +346,7 @@ class MetricSettings(SettingsTable):
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
     """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
     series_windows: dict[str, tuple[str, ...]] = Field({}, examples=[{"turns": ["30m", "24h"]}])
-    """Which windows have the series with many labels, by group: `turns`, `iterations`,
+    """Which windows have the series that not all need, by group: `turns`, `iterations`, `loops`,
     `duplicates`, `gates`, `routes`, `reranking` or `retrieval`. By default each window has all,
     but for the default windows; metrics-prometheus.md lists which series those have."""
     dimension: Literal["agent", "release"] = "agent"
@@ -419,6 +419,7 @@ class MetricSettings(SettingsTable):
             )
         return self
 
-    def window_specs(self) -> tuple[Window, ...]:
-        """The configured windows, with their families of series."""
-        return window_specs(self.windows, self.series_windows)
+    def window_specs(self, *, loops: bool = True) -> tuple[Window, ...]:
+        """The configured windows, with their families of series; maybe without those of loops."""
+        left_out: dict[str, tuple[str, ...]] = {} if loops else {LOOPS: ()}
+        return window_specs(self.windows, self.series_windows | left_out)

@@ -20,7 +20,8 @@ MICRO: Final = {one.name: one.reported for one in QUOTIENTS if one.place not in 
 DECISIONS: Final = metrics_at("gate", "routing", "reranking")
 COUNTS: Final = (
     "events", "invalid", "stale", "forgotten", "conversations", "turns", "iterations", "results",
-    "unique", "duplicates", "good_unique", "labelled", "unlabelled", "orphan_labels",
+    "unique", "duplicates", "good_unique", "labelled", "unlabelled", "searches",
+    "queried_searches", *(metric.key for metric in metrics_at("count")), "orphan_labels",
 )  # fmt: skip
 REPLAY_FIGURES: Final = (
     *MICRO,
