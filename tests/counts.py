@@ -26,10 +26,10 @@ HOUR_SECONDS: Final = 3_600
 LATEST_SECONDS: Final = 5_400  # the last labels come at most this long after the first event
 
 RECORDED: Final[Mapping[str, float]] = {
-    "Python calls, with the kernel": 87.1205,
-    "C calls, with the kernel": 132.604,
-    "Python calls, in Python": 349.246,
-    "C calls, in Python": 709.2205,
+    "Python calls, with the kernel": 88.854,
+    "C calls, with the kernel": 135.6575,
+    "Python calls, in Python": 354.3405,
+    "C calls, in Python": 718.6185,
     "Redis commands, going on": 0.7885,
     "round trips, going on": 0.006,
     "bytes to Redis, going on": 1_228.424,

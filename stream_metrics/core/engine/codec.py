@@ -165,16 +165,12 @@ def _encode_event(event: WinningEvent, schema: int) -> bytes:
         register.pack(event, event.items[register.event_index], short)
         for register in kind.registers
     ]
-    searches = event.searches
-    if searches and searches[0].query != UNKNOWN_QUERY:
-        parts.append(_joined_queries(searches))
+    if kind.in_iteration:
+        searches = event.searches
+        if searches and searches[0].query != UNKNOWN_QUERY:
+            joined = b"".join([search.query or _NO_QUERY for search in searches])
+            parts.append(joined if any(joined) else None)
     return _ENCODER.encode(parts)
-
-
-def _joined_queries(searches: list[Search]) -> bytes | None:
-    if all(not search.query for search in searches):
-        return None
-    return b"".join([search.query or _NO_QUERY for search in searches])
 
 
 def _encode_fingerprints(event: WinningEvent, dedup: Deduplicator) -> bytes | None:
