@@ -23,6 +23,7 @@ MODULES = (
     "stream_metrics/core/engine/changes.py",
     "stream_metrics/core/engine/codec.py",
     "stream_metrics/core/engine/derive.py",
+    "stream_metrics/core/engine/joined.py",
     "stream_metrics/core/engine/plan.py",
     "stream_metrics/core/engine/ranked.py",
     "stream_metrics/core/engine/registers.py",
@@ -38,7 +39,12 @@ MODULES = (
 )
 """By the profile (``make profile``). None checks types itself: compiled code does that first."""
 
-COMPILED_WITH = {"mypyc": "mypy>=1.15,<3", "msgspec": "msgspec>=0.19,<1", "numpy": "numpy>=2.0,<3"}
+COMPILED_WITH = {
+    "mypyc": "mypy>=1.15,<3",
+    "idna": "idna>=3.11",
+    "msgspec": "msgspec>=0.19,<1",
+    "numpy": "numpy>=2.0,<3",
+}
 """What compiling needs, by the module to import: mypyc, and packages whose types are used."""
 
 

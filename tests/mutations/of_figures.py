@@ -36,13 +36,8 @@ FIGURES: Final = (
         (
             Edit(
                 UNITS,
-                "            self.graded[first] = max(grade, self.graded.get(first, grade))\n",
-                "            self.graded.setdefault(first, grade)\n",
-            ),
-            Edit(
-                UNITS,
-                "                self.graded[unit] = max(grade, self.graded.get(unit, grade))\n",
-                "                self.graded.setdefault(unit, grade)\n",
+                "            self.graded[unit] = max(grade, self.graded.get(unit, grade))\n",
+                "            self.graded.setdefault(unit, grade)\n",
             ),
         ),
         f"{JOINED}::test_a_document_counts_once_with_the_best_grade_of_its_ids",

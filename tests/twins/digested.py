@@ -18,6 +18,7 @@ from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, di
 from stream_metrics.core.engine.registers import LONGEST_ROUTE, RELEVANCE_LABELS, SEARCH_ITERATION
 from stream_metrics.core.events import BadRecord, Limits
 from stream_metrics.core.events.decode import decode_slow
+from stream_metrics.core.events.foreign import with_form
 from stream_metrics.core.events.wire import Result
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.corpus import FIELDS, FULL, cases
@@ -58,7 +59,10 @@ def both(
     compiled, plain = pair
     assert not isinstance(compiled, PlainDeduplicator)
     event = decode_slow(value, key, timestamp_ms, limits, require_key)
-    slow = event if isinstance(event, BadRecord) else digest_event(event, plain, KEY_ID, newest())
+    if isinstance(event, BadRecord):
+        slow: DigestedEvent | BadRecord = with_form(event, value)
+    else:
+        slow = digest_event(event, plain, KEY_ID, newest())
     decoder = RecordDecoder(compiled, KEY_ID, newest(), limits, require_key=require_key)
     fast = None if value is None else decoder.decode_fast(value, key, timestamp_ms)
     whole = decoder.decode(value, key=key, timestamp_ms=timestamp_ms)

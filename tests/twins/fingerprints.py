@@ -14,6 +14,7 @@ from stream_metrics.core.dedup.normalise import (
     DROPPED_PARAMETERS,
     DROPPED_UNLESS_ALONE,
     IDENTITY_PARAMETERS,
+    folded_page,
 )
 from stream_metrics.core.dedup.tables import DedupRules, EntityType, Need, published
 from stream_metrics.core.events.wire import Result
@@ -429,10 +430,17 @@ def every_character() -> Iterator[tuple[Any, ...]]:
     for first in range(0, 0x110000, 256):
         codes = range(first, first + 256)
         characters = [chr(code) for code in codes if code not in halves]
-        # Alone, and behind what it may combine with, in one text each: some need Python's help.
+        # Those whose form depends on what is around them need a text each, which goes to Python.
+        forms, classes = folded_page(first // 256)
+        marks = [
+            chr(code)
+            for code, form, combining in zip(codes, forms, classes, strict=True)
+            if (form is None or combining) and code not in halves
+        ]
         searches = [
             [result(content="".join(f"{character}." for character in characters))],
-            *([result(content=f"{c}.a{c}\u0323{c}\u0301e{c}")] for c in characters),
+            [result(content="".join(f"a{c}e{c}" for c in characters if c not in marks))],
+            *([result(content=f"{c}.a{c}\u0323{c}\u0301e{c}")] for c in marks),
         ]
         yield searches, PAIRS[0]
         yield searches[:1], PAIRS[-1]

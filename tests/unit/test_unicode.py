@@ -36,11 +36,11 @@ def test_long_runs_of_marks_are_put_in_order_like_short_ones(text: str) -> None:
 
 
 def test_hostile_runs_of_marks_take_no_minutes() -> None:
-    """In disorder, a million of them would be sorted by insertion, for hours."""
+    """In disorder, hundreds of thousands of them would be sorted by insertion, for hours."""
     for marks in ("\u0301\u0323", "\u0f73\u0f72", "\u0301\uff9e"):
         one, other = marks
-        unicode.compatible("a" + one * 500_000 + other * 500_000)
-        unicode.nfc("a" + marks * 500_000)
+        unicode.compatible("a" + one * 200_000 + other * 200_000)
+        unicode.nfc("a" + marks * 200_000)
 
 
 @given(SOME)

@@ -179,24 +179,30 @@ fn web_host<'a>(scheme: &str, host: &'a str) -> Option<&'a str> {
     })
 }
 
-/// Whether host and path have no other spelling that Python would have to find.
+/// Whether host and path surely have no other spelling; Python looks at the others.
 fn is_spelled_once(host: &str, path: &str) -> bool {
-    let odd = |byte: u8| {
-        matches!(
-            byte,
-            b'"' | b'<' | b'>' | b'[' | b']' | b'^' | b'`' | b'{'..=b'}'
-        )
+    const ODD: [bool; 256] = set_of(br#""<>[]^`{|}"#);
+    let mut before = 0;
+    let has_other = |byte: u8| {
+        let after_slash = before == b'/' && matches!(byte, b'.' | b'%');
+        before = byte;
+        after_slash || ODD[usize::from(byte)]
     };
-    let coded = |host: &str| {
-        let mut places = host.as_bytes().windows(4);
-        host.contains('%') || places.any(|four| four.eq_ignore_ascii_case(b"xn--"))
-    };
-    let coded_dot = |four: &[u8]| four.eq_ignore_ascii_case(b"/%2e");
     !host.starts_with(':')
-        && !coded(host)
-        && !path.bytes().any(odd)
-        && !path.contains("/.")
-        && !path.as_bytes().windows(4).any(coded_dot)
+        && !host.as_bytes().windows(2).any(|two| two == b"--") // as in `xn--`
+        && !host.bytes().any(|byte| byte == b'%')
+        && !path.bytes().any(has_other)
+}
+
+/// A table of the bytes in a set.
+const fn set_of(bytes: &[u8]) -> [bool; 256] {
+    let mut set = [false; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        set[bytes[at] as usize] = true;
+        at += 1;
+    }
+    set
 }
 
 /// Whether Python has to look at a fragment: it may be a page of an application, or have other

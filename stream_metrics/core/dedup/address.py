@@ -33,21 +33,21 @@ WEAK_PARAMETERS: Final = frozenset(("web", "preview", "auth", "token", "session"
 WEAK_UNLESS_ALONE: Final = frozenset(("view", "action"))
 """The same, if the URL has other parameters that count."""
 
-PLACES_IN_A_PAGE: Final = frozenset(
+PLACES_BY_NUMBER: Final = frozenset(
     (
-        "page", "zoom", "nameddest", "pagemode",  # RFC 8118
+        "page", "zoom",  # RFC 8118
         "t", "xywh", "track",  # Media Fragments URI 1.0
         "char", "line",  # RFC 5147
         "row", "col", "cell",  # RFC 7111
-        "heading", "bookmark", "slide",  # of editors in the browser
     )
 )  # fmt: skip
-"""Names in fragments that point into one document."""
+"""Names in fragments that point into one document if their values begin with a digit."""
 
-PLACES_BY_NUMBER: Final = frozenset(
-    ("page", "zoom", "t", "xywh", "track", "char", "line", "row", "col", "cell")
-)
-"""Those of them whose values begin with a digit."""
+PLACES_IN_A_PAGE: Final = PLACES_BY_NUMBER | {
+    "nameddest", "pagemode",  # RFC 8118
+    "heading", "bookmark", "slide",  # of editors in the browser
+}  # fmt: skip
+"""All names in fragments that point into one document."""
 
 LABELS: Final = (
     "alg", "app", "chap", "cite", "def", "eq", "eqn", "fig", "fn", "fnref", "lem", "lst", "ref",
@@ -59,10 +59,11 @@ _PLACE_IN_A_PAGE: Final = re.compile(
     rf"(?:epubcfi|xpointer|element|svgView)\(|(?:{'|'.join(LABELS)}):"
 )
 _ROUTE: Final = re.compile(r".*[/@=].*|[A-Za-z]\w*:.*|eyJ.*", re.ASCII | re.DOTALL)
-_HOST_AND_PORT: Final = re.compile(r"(.*?)(?::([0-9]*))?", re.DOTALL)
+_PORT: Final = re.compile(r"[0-9]*")
 _PLAIN_HOST: Final = re.compile(r"(?!.*xn--)[a-z0-9.-]+")
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._~-]*")
 _IN_PATH: Final = "/%:@!$&'()*+,;=-._~"
+_IN_FRAGMENT: Final = _IN_PATH + "?"
 _LONGEST_LABEL: Final = 63
 _LONGEST_NAME: Final = 255
 
@@ -90,16 +91,17 @@ def careful_url(url: str) -> Url | None:
     if parts.fragment:
         fragment = parts.fragment.partition(":~:")[0]  # the rest is for the browser only
         if fragment[:1] in ("/", "!"):
-            path = f"{path}#{_spelled(fragment)}"
+            path = f"{path}#{_spelled(fragment, _IN_FRAGMENT)}"
         elif parts.scheme not in DEFAULT_PORTS or _is_route(fragment):
-            route = _spelled(fragment)
+            route = _spelled(fragment, _IN_FRAGMENT)
     if not parts.query:
         return Url((host, path), (), route)
     # Bytes that are not UTF-8 become surrogates, each byte another one.
     pairs = parse_qsl(parts.query, keep_blank_values=True, errors="surrogateescape")
     if len(pairs) > MAX_URL_PARAMETERS:
         return None
-    return Url((host, path), *_parameters(pairs, route))
+    counted, weak = _parameters(pairs)
+    return Url((host, path), counted, route, weak)
 
 
 _remembered = lru_cache(maxsize=16_384)(careful_url)
@@ -113,7 +115,10 @@ def remembered_careful_url(url: str) -> Url | None:
 def _web_host(netloc: str, default_port: str | None) -> str:
     if _PLAIN_HOST.fullmatch(netloc) is not None:
         return netloc
-    host, port = _HOST_AND_PORT.fullmatch(netloc.rpartition("@")[2]).groups()  # type: ignore[union-attr]
+    whole = netloc.rpartition("@")[2]
+    host, colon, port = whole.rpartition(":")
+    if not colon or _PORT.fullmatch(port) is None:
+        host, port = whole, ""
     if host:
         host = _host_name(host)
     return f"{host}:{port}" if host and port and port != default_port else host
@@ -147,7 +152,7 @@ def _path(path: str) -> str:
     if not path or path == "/":
         return "/"
     if _PLAIN_PATH.fullmatch(path) is None:
-        path = normal_triplets(quote(path, safe=_IN_PATH, errors="surrogatepass"))
+        path = _spelled(path, _IN_PATH)
     if "/." in path:
         path = _without_dot_segments(path)
     return path[:-1] if len(path) > 1 and path.endswith("/") else path
@@ -179,14 +184,16 @@ def _is_place(part: str) -> bool:
     return name in PLACES_IN_A_PAGE and (name not in PLACES_BY_NUMBER or value[:1].isdigit())
 
 
-def _spelled(fragment: str) -> str:
-    return normal_triplets(quote(fragment, safe=_IN_PATH + "?", errors="surrogatepass"))
+def _spelled(part: str, safe: str) -> str:
+    """A part of a URL with all that no URL may have in percent triplets."""
+    return normal_triplets(quote(part, safe=safe, errors="surrogatepass"))
 
 
 _Pairs = tuple[tuple[str, str], ...]
 
 
-def _parameters(pairs: list[tuple[str, str]], route: str) -> tuple[_Pairs, str, _Pairs]:
+def _parameters(pairs: list[tuple[str, str]]) -> tuple[_Pairs, _Pairs]:
+    """The sorted pairs that count, and those that count only where something else differs."""
     counted: list[tuple[str, str]] = []
     weak: list[tuple[str, str]] = []
     for sent, value in pairs:
@@ -198,4 +205,4 @@ def _parameters(pairs: list[tuple[str, str]], route: str) -> tuple[_Pairs, str, 
     if any(name not in WEAK_UNLESS_ALONE for name, _ in counted):
         weak += [pair for pair in counted if pair[0] in WEAK_UNLESS_ALONE]
         counted = [pair for pair in counted if pair[0] not in WEAK_UNLESS_ALONE]
-    return tuple(sorted(counted)), route, tuple(sorted(weak))
+    return tuple(sorted(counted)), tuple(sorted(weak))

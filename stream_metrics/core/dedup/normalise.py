@@ -63,9 +63,7 @@ def canonical_text(text: str) -> str:
     >>> canonical_text(" Zu\\u0308rich\\u00a0 WEST") == canonical_text("z\\xfcrich west")
     True
     """
-    if text.isascii():
-        return " ".join(text.lower().split())
-    return " ".join(unicode.nfc(unicode.casefold(unicode.nfc(text))).split())
+    return " ".join(fold(text).split())
 
 
 def folded_page(page: int) -> tuple[list[str | None], bytes]:

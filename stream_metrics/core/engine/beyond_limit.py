@@ -48,20 +48,25 @@ class BeyondLimit(NamedTuple):
         """
         missing = []
         if self.searches:
-            searches = _counted(self.searches, "search", "searches")
-            missing.append(f"{_counted(self.results, 'result')} of {searches}")
+            searches = counted(self.searches, "search", "searches")
+            missing.append(f"{counted(self.results, 'result')} of {searches}")
         if self.decisions:
-            missing.append(_counted(self.decisions, "gate decision"))
+            missing.append(counted(self.decisions, "gate decision"))
         if self.labels:
-            missing.append(_counted(self.labels, "label"))
+            missing.append(counted(self.labels, "label"))
         what = " and ".join(filter(None, (", ".join(missing[:-1]), *missing[-1:])))
         are = "are" if len(missing) > 1 or (missing and not what.startswith("1 ")) else "is"
-        turns = _counted(self.turns, "turn")
+        turns = counted(self.turns, "turn")
         what = what or "what goes beyond it"
         return f"{turns} beyond a limit{whose}: {what} {are} not in these figures"
 
 
-def _counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with what it counts.
+
+    >>> counted(1, "result"), counted(2, "search", "searches")
+    ('1 result', '2 searches')
+    """
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 

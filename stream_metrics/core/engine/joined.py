@@ -24,14 +24,15 @@ class Units:
     first document.
     """
 
-    __slots__ = ("_named", "_of_id", "_parents", "_relevant", "graded")
+    __slots__ = ("_documents", "_of_id", "_parents", "_relevant", "_unnamed", "graded")
 
     def __init__(self, relevant: Mapping[bytes, int] = _NO_GRADES) -> None:
         self.graded: dict[int, int] = {}
         self._relevant = relevant
-        self._parents: list[int] = []  # by document
-        self._named: list[bool] = []  # by document; that of a unit's first one counts
+        self._documents = 0
         self._of_id: dict[bytes, int] = {}  # the document that first had the id
+        self._parents: dict[int, int] = {}  # of documents that ids join to an earlier one
+        self._unnamed: set[int] = set()  # documents without an id
 
     @property
     def any_named(self) -> bool:
@@ -40,13 +41,14 @@ class Units:
 
     def is_named(self, unit: int) -> bool:
         """Whether a result of the unit has an id."""
-        return self._named[unit]
+        return unit not in self._unnamed
 
     def of(self, document: int) -> int:
         """The unit of a document."""
         parents = self._parents
-        while parents[document] != document:
-            parents[document] = document = parents[parents[document]]
+        while document in parents:
+            parent = parents[document]
+            parents[document] = document = parents.get(parent, parent)
         return document
 
     def missing(self) -> dict[bytes, int]:
@@ -58,7 +60,7 @@ class Units:
 
         May also be True for a search that changes nothing, as for all before the first id.
         """
-        known, ids = len(self._parents), self._of_id
+        known, ids = self._documents, self._of_id
         if documents and not ids:
             return True
         new: dict[int, bytes] = {}
@@ -71,7 +73,7 @@ class Units:
                 continue
             first = ids.get(doc)
             if first is None:
-                if doc in self._relevant or not self._named[self.of(document)]:
+                if doc in self._relevant or not self.is_named(self.of(document)):
                     return True
             elif self.of(first) != self.of(document):
                 return True
@@ -79,28 +81,29 @@ class Units:
 
     def add(self, documents: Sequence[int], doc_ids: DocIds) -> None:
         """Add the results of the next search."""
+        of_id, relevant = self._of_id, self._relevant
         for document, doc in zip(documents, doc_ids, strict=True):
-            if document == len(self._parents):
-                self._parents.append(document)
-                self._named.append(False)
+            if document == self._documents:
+                self._documents += 1
+                if doc is None:
+                    self._unnamed.add(document)
             if doc is None:
                 continue
-            unit = self.of(document)
-            if doc in self._of_id:
-                self._join(unit, self.of(self._of_id[doc]))
-                continue
-            self._of_id[doc] = unit
-            self._named[unit] = True
-            grade = self._relevant.get(doc)
-            if grade is not None:
-                self.graded[unit] = max(grade, self.graded.get(unit, grade))
+            first = of_id.setdefault(doc, document)
+            if first != document:
+                self._join(self.of(first), self.of(document))
+            elif doc in relevant or document in self._unnamed:
+                self._name(self.of(document), relevant.get(doc))
+
+    def _name(self, unit: int, grade: int | None) -> None:
+        """Note that a result of the unit has an id, of this grade if the qrels name it."""
+        self._unnamed.discard(unit)
+        if grade is not None:
+            self.graded[unit] = max(grade, self.graded.get(unit, grade))
 
     def _join(self, one: int, other: int) -> None:
         if one == other:
             return
         first, second = min(one, other), max(one, other)
         self._parents[second] = first
-        self._named[first] = True  # they are joined by an id
-        grade = self.graded.pop(second, None)
-        if grade is not None:
-            self.graded[first] = max(grade, self.graded.get(first, grade))
+        self._name(first, self.graded.pop(second, None))  # they are joined by an id

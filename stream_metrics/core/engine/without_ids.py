@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import add
 from typing import NamedTuple
 
+from stream_metrics.core.engine.beyond_limit import counted
 from stream_metrics.core.engine.ranked import units_of
 from stream_metrics.core.engine.row import shown_turns
 from stream_metrics.core.engine.state import Conversation
@@ -42,17 +43,17 @@ be the same id, written the same way']
         found = []
         if self.searches:
             have = "has" if self.searches == 1 else "have"
-            searches = _counted(self.searches, "search", "searches")
+            searches = counted(self.searches, "search", "searches")
             found.append(
-                f"{searches} of {_counted(self.turns, 'turn')} {have} no figures by `relevant`, "
+                f"{searches} of {counted(self.turns, 'turn')} {have} no figures by `relevant`, "
                 "because no result has a `doc_id`: send the ids that `relevant` names as `doc_id`"
             )
         if self.results:
             count = "counts" if self.results == 1 else "count"
-            results = _counted(self.results, "result")
+            results = counted(self.results, "result")
             found.append(f"{results} without a `doc_id` {count} as not judged")
         if self.compared and not self.matched:
-            turns = f"{_counted(self.compared, 'turn')} with `relevant`"
+            turns = f"{counted(self.compared, 'turn')} with `relevant`"
             found.append(
                 f"no search of the {turns} found a document that it names: `doc_id` has to be the "
                 "same id, written the same way"
@@ -77,7 +78,3 @@ def without_ids(conversation: Conversation, turn_scope: str) -> WithoutIds:
         compared, matched = units.any_named, bool(units.graded)
         total = total.plus(WithoutIds(bool(searches), searches, results, compared, matched))
     return total
-
-
-def _counted(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

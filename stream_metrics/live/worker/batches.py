@@ -8,7 +8,8 @@ larger, up to ``HARD_CAP_BYTES``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from stream_metrics.live.ports import BatchWrite, ConversationWrite, Position
@@ -23,6 +24,8 @@ TARGET_FILL: Final = 0.8  # share of a call to fill: the next records may need m
 MIN_INFORMATIVE_FILL: Final = 0.5  # a batch that fills less is mostly fixed overhead
 INITIAL_RECORDS: Final = 320  # records per call before the first batch: searches of ten results
 DECAY: Final = 0.95  # of the estimate, per batch
+
+_Parts = Mapping[bytes, bytes | None]
 
 _OVERHEAD: Final = 96  # bytes of a conversation's or a window's key name in the call
 _BYTES: Final[frozenset[type]] = frozenset({bytes})
@@ -46,19 +49,30 @@ def estimate(batch: BatchWrite) -> tuple[int, int]:
     for topic, position in batch.positions.items():
         size += 2 * len(topic) + 100 + len(position.last_digest)
         arguments += 4
-    for conversation in batch.conversations:
-        size += 2 * _OVERHEAD + 2 * len(conversation.key)
-        arguments += 12
-        for parts in (conversation.hot, conversation.fingerprints):
-            size += sum(map(len, parts)) + sum(map(len, filter(None, parts.values())))
-            arguments += 2 * len(parts)
-    windows = {window for window, _, _ in batch.buckets}
-    size += _OVERHEAD * len(windows)
-    arguments += 8 * len(windows)
-    for (_, _, agent), value in batch.buckets.items():
-        size += 20 + 4 * len(agent) + len(value or b"")
-        arguments += 2
+    parts = _parts(batch.conversations)
+    size += 2 * _OVERHEAD * len(batch.conversations)
+    size += 2 * sum(len(conversation.key) for conversation in batch.conversations)
+    size += sum(map(len, chain.from_iterable(parts))) + _bytes_of(_values(parts))
+    arguments += 12 * len(batch.conversations) + 2 * sum(map(len, parts))
+    if batch.buckets:
+        names, _, agents = zip(*batch.buckets, strict=True)
+        windows = len(set(names))
+        size += _OVERHEAD * windows + 20 * len(agents) + 4 * sum(map(len, agents))
+        size += _bytes_of(batch.buckets.values())
+        arguments += 8 * windows + 2 * len(agents)
     return size, arguments
+
+
+def _parts(conversations: Iterable[ConversationWrite]) -> list[_Parts]:
+    return [parts for one in conversations for parts in (one.hot, one.fingerprints)]
+
+
+def _values(parts: Iterable[_Parts]) -> Iterable[bytes | None]:
+    return chain.from_iterable(one.values() for one in parts)
+
+
+def _bytes_of(values: Iterable[bytes | None]) -> int:
+    return sum(map(len, filter(None, values)))
 
 
 class BatchSizer:
@@ -107,8 +121,7 @@ def check_batch(batch: BatchWrite) -> None:
     for topic, offset in batch.expected.items():
         _check_number(f"the expected offset of {topic}", offset, low=0)
     check_positions(batch.positions)
-    for conversation in batch.conversations:
-        _check_conversation(conversation)
+    _check_conversations(batch.conversations)
     _check_buckets(batch.buckets)
     _check_types("a mark", batch.marks, _TEXT)
     size, _ = estimate(batch)
@@ -154,16 +167,24 @@ def check_positions(positions: Mapping[str, Position]) -> None:
         _check_types(f"the digest of {topic}", (position.last_digest,), _BYTES)
 
 
-def _check_conversation(conversation: ConversationWrite) -> None:
-    _check_types("a conversation's key", (conversation.key,), _BYTES)
-    if not 0 < len(conversation.key) <= KEY_BYTES:
+def _check_conversations(conversations: Sequence[ConversationWrite]) -> None:
+    """Check all conversations together, because a batch has hundreds."""
+    if not conversations:
+        return
+    keys = [one.key for one in conversations]
+    _check_types("a conversation's key", keys, _BYTES)
+    sizes = set(map(len, keys))
+    if not 0 < min(sizes) <= max(sizes) <= KEY_BYTES:
         raise ValueError(f"a conversation's key must have 1 to {KEY_BYTES} bytes")
-    _check_number("a conversation's last record time", conversation.last_record_ms, low=-MAX_EXACT)
-    for parts in (conversation.hot, conversation.fingerprints):
-        if parts and conversation.delete:
-            raise ValueError("a deleted conversation must have no parts to write")
-        _check_types("a part's name", parts, _BYTES)
-        _check_types("a part", parts.values(), _BYTES_OR_NONE)
+    times = [one.last_record_ms for one in conversations]
+    _check_types("a conversation's last record time", times, _NUMBER)
+    for extreme in (min(times), max(times)):
+        _check_number("a conversation's last record time", extreme, low=-MAX_EXACT)
+    if any(one.delete and (one.hot or one.fingerprints) for one in conversations):
+        raise ValueError("a deleted conversation must have no parts to write")
+    parts = _parts(conversations)
+    _check_types("a part's name", chain.from_iterable(parts), _BYTES)
+    _check_types("a part", _values(parts), _BYTES_OR_NONE)
 
 
 def _check_token(token: bytes) -> None:

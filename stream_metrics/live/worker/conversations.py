@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -103,8 +103,7 @@ class Conversations:
         works: dict[ConversationKey, Work] = {}
         keys: dict[str, ConversationKey] = {}
         decoder = self._decoder(self._options.key_id, require_key=self._options.require_key)
-        last_ms = _last_ms(self._options)
-        for record in records:
+        for record, time_ms in zip(records, _times_ms(records, self._options), strict=True):
             try:
                 event = decoder.decode(
                     record.value, key=record.key, timestamp_ms=record.timestamp_ms
@@ -124,9 +123,8 @@ class Conversations:
                 works[key] = Work(key, conversation_id)
             work = works[key]
             work.events.append((event, record))
-            stamp = last_ms(record)
-            if stamp > work.last_record_ms:
-                work.last_record_ms = stamp
+            if time_ms > work.last_record_ms:
+                work.last_record_ms = time_ms
         return works
 
     def _note_new(
@@ -257,8 +255,8 @@ class Conversations:
         [stored] = await self._ask(lambda: self._store.load(self._number, wanted), retry)
         work.undo()
         letters: list[DeadLetter] = []
-        last_ms = _last_ms(self._options)
-        for event, record in work.events:
+        times_ms = _times_ms((record for _, record in work.events), self._options)
+        for (event, record), time_ms in zip(work.events, times_ms, strict=True):
             if work.conversation is None:
                 await asyncio.sleep(0)  # heartbeats: many bugs in a large conversation take long
                 try:
@@ -281,7 +279,7 @@ class Conversations:
                 letters.append(DeadLetter.of_bug(record, error))
             else:
                 assert work.write is not None
-                work.write.last_record_ms = max(work.write.last_record_ms, last_ms(record))
+                work.write.last_record_ms = max(work.write.last_record_ms, time_ms)
         return letters
 
     def _reject(self, work: Work, error: Exception, letters: list[DeadLetter]) -> None:
@@ -352,8 +350,8 @@ def _changed(stored: StoredConversation, write: ConversationWrite | None) -> Sto
     )
 
 
-def _last_ms(options: PartitionOptions) -> Callable[[Record], int]:
-    """A function that returns the time of a record, for expiry.
+def _times_ms(records: Iterable[Record], options: PartitionOptions) -> list[int]:
+    """The times of records, for expiry.
 
     A record without a timestamp counts as written now, or at time 0 without a clock. A timestamp
     in the future is limited to ``FAR_AHEAD_MS`` from now, because this machine's clock may be slow.
@@ -361,14 +359,11 @@ def _last_ms(options: PartitionOptions) -> Callable[[Record], int]:
     clock = options.latest_ms or options.now_ms
     now_ms = 0 if clock is None else clock()
     most_ms = MAX_TIMESTAMP_MS if clock is None else now_ms + FAR_AHEAD_MS
-
-    def last_ms(record: Record) -> int:
-        stamp = record.timestamp_ms
-        if stamp is None or stamp < 0:
-            return now_ms
-        return stamp if stamp < most_ms else most_ms
-
-    return last_ms
+    stamps = [record.timestamp_ms for record in records]
+    return [
+        now_ms if stamp is None or stamp < 0 else stamp if stamp < most_ms else most_ms
+        for stamp in stamps
+    ]
 
 
 def positions_after(

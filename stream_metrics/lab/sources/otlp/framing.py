@@ -57,15 +57,24 @@ def is_whole(head: bytes) -> bool:
     line, newline, following = head.lstrip().partition(b"\n")
     if not newline or not line.startswith((b"{", b"[")):
         return False
-    if not is_json(head) and (
-        not line.rstrip().endswith(_OPEN) or following.startswith((b'{"', b"{}"))
-    ):
+    if not is_json(head) and not _goes_on(line.rstrip(), following):
         return False  # a line that was cut off, among others
     try:
         msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return True
     return False
+
+
+def _goes_on(line: bytes, following: bytes) -> bool:
+    """Whether JSON that is not OTLP goes on behind its first line."""
+    inner = following.lstrip()
+    if inner.startswith(b'"'):
+        return line.endswith(_OPEN)
+    if not following[:1].isspace():
+        return False
+    # Objects as JavaScript prints them have names without quotes.
+    return line.endswith((b"[", b":")) or (line == b"{" and inner[:1].isalpha())
 
 
 def check_signal(head: bytes) -> None:
