@@ -26,10 +26,10 @@ HOUR_SECONDS: Final = 3_600
 LATEST_SECONDS: Final = 5_400  # the last labels come at most this long after the first event
 
 RECORDED: Final[Mapping[str, float]] = {
-    "Python calls, with the kernel": 85.328,
-    "C calls, with the kernel": 124.5675,
-    "Python calls, in Python": 349.246,
-    "C calls, in Python": 709.2205,
+    "Python calls, with the kernel": 87.06,
+    "C calls, with the kernel": 127.62,
+    "Python calls, in Python": 361.65,
+    "C calls, in Python": 716.02,
     "Redis commands, going on": 0.7885,
     "round trips, going on": 0.006,
     "bytes to Redis, going on": 1_228.424,

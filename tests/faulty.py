@@ -63,6 +63,7 @@ class BuggyDeduplicator:
     def __init__(self, healthy: Deduplicator, bug: Bug) -> None:
         self._healthy, self._bug = healthy, bug
         self.fingerprints, self.document = healthy.fingerprints, healthy.document
+        self.query = healthy.query
 
     def digested_iteration(
         self, value: bytes, key: bytes | None, bounds: compiled.Bounds

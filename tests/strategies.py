@@ -419,6 +419,9 @@ _ROUTING = st.sampled_from(
     + [{"selected": "files", "scores": {"files": 0.5, "mail": 1, "people": None}}]
 )
 _ORDINAL = st.sampled_from([None, 0, 1, None, 2])
+_QUERY = st.sampled_from(
+    [None, "opening hours", "Opening\u00a0 HOURS ", "Z\u00fcrich", "zu\u0308rich", " "]
+)
 
 
 @st.composite
@@ -428,6 +431,9 @@ def searches(draw: Draw, palette: Palette, search_ids: list[str]) -> dict[str, A
     size = draw(st.sampled_from([1, 2, 3, 0, 4, 2]))
     search: dict[str, Any] = {"search_id": search_id}
     ordinal, routing = draw(_ORDINAL), draw(_ROUTING)
+    query = draw(_QUERY)
+    if query is not None:
+        search["query"] = query
     if ordinal is not None:
         search["ordinal"] = ordinal
     if routing is not None:

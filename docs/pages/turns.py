@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from docs.pages import page
-from stream_metrics.core.metrics.registry import CUMULATIVE, METRICS, NO_SEARCH, OWN, Metric
+from stream_metrics.core.metrics.registry import (
+    CUMULATIVE,
+    LOOPS,
+    METRICS,
+    NO_SEARCH,
+    OWN,
+    Metric,
+)
 from stream_metrics.core.metrics.turn_totals import TurnTotals
 
 _INTRO: Final = """\
@@ -37,7 +44,7 @@ An undefined value is `null` in files and has no series in Prometheus. It is nev
 If no document has a label, SRE and the gains in files are 0, as the formulas say. Pages and printed
 summaries show no value then.
 Unless a metric says otherwise, it is undefined if the turn has no search. If searches ran and found
-nothing, SRR, SRE and the gains are 0.
+nothing, SRR, SRE and the gains are 0. Counts of loops are 0 without a search.
 
 A metric with a Prometheus label is exported as `streammetrics_window_turn_metric_sum` and `_count`,
 taken at the last iteration of each turn. The sum is in billionths: an SRR of 0.25 adds 250000000.
@@ -45,11 +52,29 @@ Metrics without a source are this project's own.
 """
 
 
+_ABOUT: Final = {
+    LOOPS: """\
+An agent that asks the same again, or goes on without finding anything new, shows it without any
+label. Queries are compared as texts of results are: without regard to case, white space, and the
+spelling of accents. Searches without a query, or with a blank one, are never repeated ones. In a
+row, `searches` are the searches of the turn, and `queried_searches` those with a query.
+
+The state stores a keyed digest of 8 bytes of each query, and no text.
+
+A turn that grows beyond a [limit](settings.md) takes no more searches. `beyond_limit` in its row
+counts the `searches` that were left out, and their `results`, as often as they came; no other
+figure includes them.
+"""
+}
+
+
 def turns_page() -> str:
     """The page about metrics of turns."""
     parts = [_INTRO, _example()]
     for family in dict.fromkeys(metric.family for metric in METRICS):
         parts.append(f"## {family}\n")
+        if family in _ABOUT:
+            parts.append(_ABOUT[family])
         parts.extend(_metric(metric) for metric in METRICS if metric.family == family)
     return page(*parts)
 
@@ -67,7 +92,10 @@ def _metric(metric: Metric) -> str:
         f"- range: {metric.low:g} to {high}{'' if metric.unit == '1' else f', in {metric.unit}'}; "
         f"{metric.better} is better",
     ]
-    if metric.none_means != NO_SEARCH:
+    if metric.place == "count":
+        above, below = (" + ".join(names) for names in metric.quotient or ((), ()))
+        lines.append(f"- over many turns: the sum of `{above}` / the sum of `{below}`")
+    if metric.none_means not in (NO_SEARCH, ""):
         lines.append(f"- `null` when: {metric.none_means}")
     if metric.reference != OWN:
         lines.append(f"- source: {metric.reference}")

@@ -32,7 +32,8 @@ type DigestedSearch<'py> = (
     Option<Bound<'py, PyList>>,   // gains
     Option<Bound<'py, PyList>>,   // baseline ranks
     Fingerprints,
-    Bound<'py, PyList>, // types, as metrics name them
+    Bound<'py, PyList>,          // types, as metrics name them
+    Option<Bound<'py, PyBytes>>, // the digest of the query
 );
 
 type DigestedIteration<'py> = (
@@ -131,6 +132,27 @@ impl Deduplicator {
             }
         };
         Ok(PyBytes::new(py, &digest))
+    }
+
+    fn query<'py>(
+        &self,
+        py: Python<'py>,
+        text: Option<Bound<'py, PyString>>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let text = match text {
+            Some(text) => text,
+            None => return Ok(None),
+        };
+        match text.to_str() {
+            Ok(text) => {
+                let digest = Maker::new(&self.tables, &self.digester).query(py, text)?;
+                Ok(digest.map(|digest| PyBytes::new(py, &digest)))
+            }
+            Err(_) => {
+                let digest = self.plain(py)?.call_method1(py, "query", (text,))?;
+                digest.extract(py)
+            }
+        }
     }
 
     fn index(&self) -> Index {
@@ -277,11 +299,10 @@ impl Deduplicator {
         )))
     }
 
-    /// Asks Python for the fingerprint of a result whose texts contain lone surrogates.
-    fn made_by_python(&self, result: &Bound<'_, PyAny>) -> PyResult<Fingerprints> {
+    /// The same in Python, for texts that contain lone surrogates.
+    fn plain(&self, py: Python<'_>) -> PyResult<&Py<PyAny>> {
         static CLASS: GILOnceCell<Py<PyType>> = GILOnceCell::new();
-        let py = result.py();
-        let plain = self.plain.get_or_try_init(py, || {
+        self.plain.get_or_try_init(py, || {
             CLASS
                 .import(
                     py,
@@ -290,7 +311,12 @@ impl Deduplicator {
                 )?
                 .call1((&self.rules, &self.key))
                 .map(Bound::unbind)
-        })?;
+        })
+    }
+
+    fn made_by_python(&self, result: &Bound<'_, PyAny>) -> PyResult<Fingerprints> {
+        let py = result.py();
+        let plain = self.plain(py)?;
         let results = PyList::new(py, [result])?;
         let made = plain.call_method1(py, "fingerprints", (results,))?;
         let urls_unparsed = made.getattr(py, "urls_unparsed")?.extract(py)?;
@@ -320,6 +346,10 @@ fn digested_search<'py>(
     }
     let made = prints.take();
     let labels = bounds.labels(py, &made.each)?;
+    let query = match &search.query {
+        Some(query) => prints.maker.query(py, query)?,
+        None => None,
+    };
     let ids = results
         .iter()
         .map(|result| PyString::new(py, &result.result_id));
@@ -338,6 +368,7 @@ fn digested_search<'py>(
         numbers(|result| result.baseline_rank)?,
         made,
         labels,
+        query.map(|query| PyBytes::new(py, &query)),
     ))
 }
 

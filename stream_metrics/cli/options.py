@@ -158,18 +158,19 @@ def identity(settings: Settings, counts: dict[str, int]) -> Identity:
 
 def partition_options(settings: Settings) -> PartitionOptions:
     """The options of state partitions; their identity has no partition counts yet."""
-    key_id = settings.key_id()
+    key_id, engine = settings.key_id(), settings.engine_config()
     return PartitionOptions(
         identity=identity(settings, {}),
-        engine=settings.engine_config(),
+        engine=engine,
         key_id=key_id,
         keys={key_id: settings.state.key()},
-        windows=settings.metrics.window_specs(),
+        windows=settings.metrics.window_specs(loops=engine.rules.tables.loops),
         agents=settings.metrics.agents,
         routes=settings.metrics.routes,
         ttl_ms=settings.state.ttl_ms,
         batch_records=settings.state.batch_records,
         turn_scope=settings.metrics.turn_scope,
+        runaway_iterations=settings.alerts.runaway_iterations,
         now_ms=lambda: time.time_ns() // 1_000_000,
     )
 

@@ -26,6 +26,7 @@ from stream_metrics.core.engine.window import (
     parse_window,
     series_of_agent,
     window_specs,
+    without_loops,
 )
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.metrics.ranking.live import live_metrics
@@ -402,7 +403,7 @@ class MetricSettings(SettingsTable):
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
     """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
     series_windows: dict[str, tuple[str, ...]] = Field({}, examples=[{"turns": ["30m", "24h"]}])
-    """Which windows have the series with many labels, by group: `turns`, `iterations`,
+    """Which windows have the series that not all need, by group: `turns`, `iterations`, `loops`,
     `duplicates`, `gates`, `routes`, `reranking` or `retrieval`. By default each window has all,
     but for the default windows; metrics-prometheus.md lists which series those have."""
     dimension: Literal["agent", "release"] = "agent"
@@ -475,6 +476,7 @@ class MetricSettings(SettingsTable):
             )
         return self
 
-    def window_specs(self) -> tuple[Window, ...]:
-        """The configured windows, with their families of series."""
-        return window_specs(self.windows, self.series_windows)
+    def window_specs(self, *, loops: bool = True) -> tuple[Window, ...]:
+        """The configured windows, with their families of series; maybe without those of loops."""
+        specs = window_specs(self.windows, self.series_windows)
+        return specs if loops else without_loops(specs)

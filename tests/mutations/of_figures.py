@@ -10,6 +10,7 @@ PLAN: Final = "stream_metrics/core/engine/plan.py"
 DERIVE: Final = "stream_metrics/core/engine/derive.py"
 RANKED_SEARCHES: Final = "stream_metrics/core/engine/ranked.py"
 UNITS: Final = "stream_metrics/core/engine/joined.py"
+STATE: Final = "stream_metrics/core/engine/state.py"
 CELLS: Final = "stream_metrics/core/engine/cells.py"
 WINDOWS: Final = "stream_metrics/core/engine/windows.py"
 DECODE: Final = "stream_metrics/core/events/decode.py"
@@ -71,6 +72,26 @@ FIGURES: Final = (
                 DERIVE,
                 " or bool(new and turn.order and new[0].precedes(turn.order[-1]))",
                 "",
+            ),
+        ),
+        ENGINE,
+        ROWS,
+    ),
+    Mutation(
+        "repeated searches whatever the route",
+        "a search repeats one with its query that took another route",
+        (Edit(DERIVE, "asked = (query, search.route)", "asked = (query, None)"),),
+        ENGINE,
+        ROWS,
+    ),
+    Mutation(
+        "repeated searches by arrival",
+        "queries of searches that have left the turn, or come later in it, were asked before",
+        (
+            Edit(
+                STATE,
+                "        self.asked: set[tuple[bytes, str | None]] = set()\n",
+                '        self.asked = getattr(self, "asked", set())\n',
             ),
         ),
         ENGINE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from .decode import Event, Record, Rejected, decode
 from .dedup import Settings
@@ -17,6 +18,12 @@ from .turns import Options, Turn, Won, alive, turns_of
 from .windows import windows_text
 
 __all__ = ["Event", "Outcome", "Record", "Turn", "Won", "evaluate"]
+
+
+LOOPS = (
+    "searches", "queried_searches", "repeated_searches", "empty_searches",
+    "iterations_without_new", "trailing_without_new",
+)  # fmt: skip
 
 
 @dataclass
@@ -47,7 +54,7 @@ def evaluate(
     snippet_rejects: bool = True,
     keyed: bool = False,
     retrieval: tuple[str, ...] = (),
-    tables: int = 2,
+    tables: int = 3,
 ) -> Outcome:
     """Evaluate a stream; the order of its records does not matter."""
     options = Options(
@@ -57,6 +64,7 @@ def evaluate(
         Settings(identical_content, snippet_rejects, tables),
         retrieval,
         tables >= 2,
+        tables >= 3,
     )
     events: list[Event] = []
     invalid: list[tuple[int, str]] = []
@@ -100,6 +108,13 @@ def evaluate(
         "turns": len(rows),
         "iterations": sum(one["n"] for one in rows),
         **{name: sum(one[name] for one in rows) for name in summed},
+        **{name: _total(name, rows) for name in LOOPS},
         "orphan_labels": sum(turn.orphan_labels() for turn in rowed),
     }
     return Outcome([canonical(one) for one in rows], invalid, counts, turns, rowed, events)
+
+
+def _total(name: str, rows: list[dict[str, Any]]) -> int | None:
+    """The sum over rows; None if one of them does not know it."""
+    values = [one[name] for one in rows]
+    return None if None in values else sum(values)

@@ -274,7 +274,6 @@ def _search_iteration(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _search(data: dict[str, Any]) -> dict[str, Any]:
-    _str(data, "query")
     route = None
     routing = _get(data, "routing", False)
     if routing is not _ABSENT:
@@ -284,6 +283,7 @@ def _search(data: dict[str, Any]) -> dict[str, Any]:
     return {
         "search_id": _str(data, "search_id", 1, 128, required=True),
         "ordinal": _int(data, "ordinal", low=0, default=0),
+        "query": _str(data, "query"),
         "route": route,
         "results": [_result(_check_dict(result)) for result in _list(data, "results")],
     }

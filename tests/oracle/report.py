@@ -47,10 +47,12 @@ def row(turn: Turn) -> dict[str, Any]:
         "agent": agent,
         "release": release,
         "over_limit": False,
+        "beyond_limit": {"searches": 0, "results": 0},
         "iterations": iterations,
         "n": n,
         **totals,
         "unlabelled": unlabelled,
+        **_loops(turn),
         **final,
         "iterations_for_all_good_results": all_good,
         "all_good_basis": basis,
@@ -58,6 +60,18 @@ def row(turn: Turn) -> dict[str, Any]:
         "gate": _gate(turn),
         "routing": _routing(turn),
         "reranking": _reranking(turn),
+    }
+
+
+def _loops(turn: Turn) -> dict[str, int | None]:
+    counted, known = turn.counted(), turn.options.loops or not turn.searches
+    return {
+        "searches": len(turn.searches),
+        "queried_searches": sum(map(turn.queried, counted)) if known else None,
+        "repeated_searches": sum(map(turn.repeated, counted)) if known else None,
+        "empty_searches": sum(map(turn.empty, counted)),
+        "iterations_without_new": sum(turn.without_new()),
+        "trailing_without_new": turn.trailing(),
     }
 
 

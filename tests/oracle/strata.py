@@ -150,6 +150,10 @@ def quotients(row: Row) -> dict[str, tuple[float, float]]:
         "avg_gain": (gain, row["results"]),
         "rg": (gain, row["n"]),  # the cumulative gain of a turn over its iterations
         "labelled": (row["labelled"], row["unique"]),
+        "repeated_searches": (row["repeated_searches"] or 0, row["queried_searches"] or 0),
+        "empty_searches": (row["empty_searches"], row["searches"]),
+        "iterations_without_new": (row["iterations_without_new"], row["n"]),
+        "trailing_without_new": (row["trailing_without_new"], row["n"]),
         "gate_efficiency": (right_skips, decided),
         "gate_accuracy": (right_skips + right_searches, decided),
         "skip_precision": (right_skips, right_skips + gate["missed"]),

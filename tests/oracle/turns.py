@@ -9,6 +9,7 @@ from typing import Any
 
 from .decode import Event
 from .dedup import Placement, Result, Settings, canonical_type, deduplicate
+from .text import normalise
 
 CAP = 100
 
@@ -23,6 +24,7 @@ class Options:
     dedup: Settings = field(default_factory=Settings)
     retrieval: tuple[str, ...] = ()
     joined_grades: bool = False
+    loops: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,51 @@ class Turn:
         """Whether the document whose first result this is is good."""
         gain = self.gain_of(first)
         return gain is not None and gain >= self.options.good_gain
+
+    # --- loops ---
+
+    def in_order(self) -> list[Won]:
+        """The winning searches in canonical order."""
+        return sorted(
+            self.searches.values(),
+            key=lambda won: (
+                won.event.body["iteration"],
+                won.entry["ordinal"],
+                won.event.time,
+                won.index,
+                won.entry["search_id"],
+            ),
+        )
+
+    def asked(self, won: Won) -> tuple[str, str | None] | None:
+        """What a search asked: its query and route; None without a query."""
+        query = normalise(won.entry["query"] or "", self.options.dedup.canonical)
+        return (query, won.entry["route"]) if query else None
+
+    def queried(self, iteration: int) -> int:
+        """The searches of an iteration that have a query."""
+        return sum(self.asked(won) is not None for won in self.searches_of(iteration))
+
+    def repeated(self, iteration: int) -> int:
+        """Those of them that ask what an earlier search of the turn asked."""
+        asked = [(won.event.body["iteration"], self.asked(won)) for won in self.in_order()]
+        return sum(
+            of == iteration and what is not None and what in [other for _, other in asked[:at]]
+            for at, (of, what) in enumerate(asked)
+        )
+
+    def empty(self, iteration: int) -> int:
+        """The searches of an iteration without a result."""
+        return sum(not won.entry["results"] for won in self.searches_of(iteration))
+
+    def without_new(self) -> list[bool]:
+        """Of each counted iteration, whether it found no new document."""
+        return [self.iteration_counts(iteration)["unique"] == 0 for iteration in self.counted()]
+
+    def trailing(self) -> int:
+        """How many iterations without a new document stand at the end."""
+        found = self.without_new()
+        return max(n for n in range(len(found) + 1) if all(found[len(found) - n :]))
 
     # --- figures ---
 

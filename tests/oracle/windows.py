@@ -27,6 +27,11 @@ _ROWS: dict[str, tuple[str, ...]] = {
     "iteration_results": ("1h", "24h"),
     "iteration_duplicate_results": ("1h", "24h"),
     "iteration_gain": ("1h", "24h"),
+    "queried_searches": _LONG,
+    "repeated_searches": _LONG,
+    "empty_searches": _LONG,
+    "iterations_without_new": _LONG,
+    "trailing_without_new": _LONG,
     "duplicates": ("5m", "1h"),
     "gate_decisions": _LONG,
     "routed_searches": _LONG,
@@ -77,6 +82,11 @@ def _of_iteration(turn: Turn, iteration: int) -> Iterable[tuple[str, Labels, int
     yield "good_results", (), counts["good_unique"]
     yield "labelled_results", (), counts["labelled"]
     yield "gain", (), counts["gain"]
+    if turn.options.loops:
+        yield "queried_searches", (), turn.queried(iteration)
+        yield "repeated_searches", (), turn.repeated(iteration)
+        yield "empty_searches", (), turn.empty(iteration)
+        yield "iterations_without_new", (), int(counts["unique"] == 0)
     if counts["labelled"] * 10 >= counts["unique"] * 9:
         yield "settled_iterations", (), 1
         yield "settled_results", (), counts["results"]
@@ -117,6 +127,8 @@ def _of_iteration(turn: Turn, iteration: int) -> Iterable[tuple[str, Labels, int
 
 def _of_turn(turn: Turn) -> Iterable[tuple[str, Labels, int]]:
     yield "turns", (), 1
+    if turn.options.loops:
+        yield "trailing_without_new", (), turn.trailing()
     last = turn.iteration_rows()[-1]
     figures = {name: last[name] for name in ("srr", "sre", "rg", "drg", "rag", "drag")}
     all_good, basis = turn.all_good()

@@ -360,6 +360,12 @@ def run_document(doc_id: str) -> Iterator[Pair]:
         yield compiled.document(doc_id), plain.document(doc_id)
 
 
+def run_query(text: str | None) -> Iterator[Pair]:
+    """The digest of a search's query, if it has one."""
+    for compiled, plain in PAIRS:
+        yield [compiled.query(text)], [plain.query(text)]
+
+
 def run_renamed(known: str) -> Iterator[Pair]:
     """Fingerprints that were stored when one of their names was not yet known."""
     for (rules, key), (compiled, plain) in zip(CHOICES, PAIRS, strict=True):
@@ -547,6 +553,11 @@ CLAIMS = [
         Twin("Deduplicator", run_document, may_decline=False),
         "a document that relevant names has the same digest",
         st.tuples(TEXTS | st.sampled_from(_SURROGATES)),
+    ),
+    Claim(
+        Twin("Deduplicator", run_query, may_decline=False),
+        "the query of a search has the same digest",
+        st.tuples(st.none() | TEXTS | st.sampled_from(_SURROGATES)),
     ),
 ]
 _WRONG: list[dict[str, Any]] = [

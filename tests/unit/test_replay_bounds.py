@@ -110,7 +110,7 @@ def row(number: int) -> RowCounts:
     figures: dict[str, Any] = {metric.key: value for metric in metrics_at("through", "turn")}
     return ROW_FIGURES(
         f"conversation-{number:012}", 1, ("bot", "desk")[number % 2], None, False, 2, 8, 5, 4, 3, 5,
-        0, 9, "qrels", GateBlock(0, 0, 0, 0, 0, 0), RoutingBlock({}, 0, 0),
+        0, 2, 2, 0, 0, 0, 0, 9, "qrels", GateBlock(0, 0, 0, 0, 0, 0), RoutingBlock({}, 0, 0),
         **figures | {ITERATIONS: 3},
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import ratio, select, where_known, window
 from stream_metrics.core.alerts.evidence import LEVEL
 from stream_metrics.core.alerts.thresholds import LAG_SECONDS, RERANKING
-from stream_metrics.core.metrics.registry import WINDOWED, Metric
+from stream_metrics.core.metrics.registry import WINDOWED, Metric, metrics_at
 
 ALL_WINDOWS: Final = ("5m", "1m", "30m", "1h", "6h", "24h")
 METRIC: Final = "{{metric}}"
@@ -48,6 +48,16 @@ def _of_turns(metric: Metric) -> Panel:
     description = f"{metric.help} Mean over turns of the last hour, all with the same weight."
     mean = turn_mean(metric.name, TURNS_LENGTH)
     return Panel(f"{metric.title} of a turn", description, [mean], unit, width=8)
+
+
+def _of_loops(metric: Metric) -> Panel:
+    """A count of loops as a share, as the registry describes it."""
+    assert metric.series is not None
+    above, below = (window(name, "agent", TURNS_LENGTH) for name in metric.series)
+    description = f"{metric.help} As a share, over the last hour."
+    return Panel(
+        metric.title, description, [Query(ratio(above, below), AGENT)], "percentunit", width=12
+    )
 
 
 SRR = "Share of results whose document the turn had already returned (search result redundancy)."
@@ -158,6 +168,7 @@ QUALITY = Board(
             "Whole turns of the last hour, by agent",
             [_of_turns(metric) for metric in WINDOWED if not metric.bases],
         ),
+        Row("Loops, last hour, by agent", [_of_loops(metric) for metric in metrics_at("count")]),
         Row(
             "Order of results, last hour, by agent",
             [

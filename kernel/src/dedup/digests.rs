@@ -115,6 +115,7 @@ impl Named {
 pub struct Digester {
     keyed: State,
     pub doc: Slot,
+    pub query: Slot,
     pub url: Slot,
     pub parameters: Slot,
     pub route: Slot,
@@ -150,6 +151,7 @@ impl Digester {
         }
         Ok(Digester {
             doc: slot("doc"),
+            query: slot("query"),
             url: slot("url"),
             parameters: slot("parameters"),
             route: slot("route"),

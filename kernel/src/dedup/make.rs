@@ -58,6 +58,12 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// The digest of a search's query; `None` if it is blank.
+    pub fn query(&mut self, py: Python<'_>, text: &str) -> PyResult<Option<Key>> {
+        let found = normalise(py, &mut self.normal, Some(text))?;
+        Ok(found.then(|| key_of(&self.digester.query.digest(&self.normal.bytes))))
+    }
+
     /// The fingerprint of what `Sent` has written.
     pub fn make(&mut self, py: Python<'_>, sent: &str) -> PyResult<Made> {
         let mut parts = Reader::new(sent);

@@ -14,6 +14,7 @@ pub struct Search<'a> {
     pub search_id: Text<'a>,
     pub ordinal: i64,
     pub position: usize,
+    pub query: Option<Text<'a>>,
     pub route: Option<Text<'a>>,
     pub results: Vec<SentResult<'a>>,
 }
@@ -110,7 +111,7 @@ impl<'a> Tape<'a> {
                     let ordinal = self.optional(|tape| tape.integer(0, COUNT))?;
                     search.ordinal = ordinal.unwrap_or(0);
                 }
-                Known::Query => drop(self.optional(Self::any_text)?),
+                Known::Query => search.query = self.optional(Self::any_text)?,
                 Known::Routing => search.route = self.optional(Self::route)?,
                 Known::Results => {
                     let results = self.optional(|tape| tape.results(results_left, reading))?;

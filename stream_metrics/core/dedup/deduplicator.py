@@ -70,6 +70,9 @@ class Deduplicator(Protocol):
     def document(self, doc_id: str) -> bytes:
         """The digest of a document id as ``relevant`` names it, compared exactly."""
 
+    def query(self, text: str | None) -> bytes | None:
+        """The digest of a search's query, of 8 bytes; None without one, or if it is blank."""
+
     def index(self) -> Index:
         """An empty index for a turn."""
 
@@ -126,6 +129,10 @@ class PlainDeduplicator:
     def document(self, doc_id: str) -> bytes:
         """See ``Deduplicator``."""
         return self._fingerprinter.document(doc_id)
+
+    def query(self, text: str | None) -> bytes | None:
+        """See ``Deduplicator``."""
+        return self._fingerprinter.query(text)
 
     def index(self) -> PlainIndex:
         """See ``Deduplicator``."""

@@ -200,6 +200,11 @@ class Fingerprinter:
         """The digest of a document id in qrels, which is compared exactly."""
         return self.digester.of("doc", doc_id)
 
+    def query(self, text: str | None) -> bytes | None:
+        """The digest of a search's query; None without one, or of one without a character."""
+        form = self._text_form(text) if text else ""
+        return self.digester.of("query", form)[:KEY_BYTES] if form else None
+
     def of(self, result: Result) -> Fingerprint:
         """The fingerprint of a result; results with equal content share it.
 

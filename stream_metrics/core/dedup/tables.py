@@ -205,6 +205,8 @@ class Tables:
             ones in results of two documents with different texts are no evidence.
         joined_grades: Whether qrels grade a document by every id of its results, and turns whose
             results have no document id have no figures from qrels.
+        loops: Whether state has what figures of loops need: digests of queries, their window
+            series, and counts of what turns beyond a limit leave out.
     """
 
     number: int
@@ -214,6 +216,7 @@ class Tables:
     careful_addresses: bool = False
     local_components: frozenset[str] = frozenset()
     joined_grades: bool = False
+    loops: bool = False
     labels: Mapping[str, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -323,3 +326,4 @@ publish(
         joined_grades=True,
     )
 )
+publish(replace(published()[2], number=3, loops=True))

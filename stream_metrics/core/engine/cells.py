@@ -58,6 +58,9 @@ _MACRO: Final = ("5m", "1h", "24h")
 _CURVE: Final = ("1h", "24h")
 _ORIGIN: Final = ("5m", "1h")
 
+LOOPS: Final = "loops"
+"""The group of families that state under tables without ``loops`` does not count."""
+
 # Series codes are ``CODE`` or ``CODE|label|label``. They are part of the stored format.
 CODES: Final[dict[str, Series]] = {
     "r": Series("results", help="Results returned by searches"),
@@ -92,6 +95,20 @@ CODES: Final[dict[str, Series]] = {
     "iG": Series(
         "iteration_gain", ("iteration",), "iterations", _CURVE,
         "Gain by the iteration that first returned the document", (ITERATIONS,),
+    ),
+    "a": Series("queried_searches", (), LOOPS, _MACRO, "Searches with a query"),
+    "aa": Series(
+        "repeated_searches", (), LOOPS, _MACRO,
+        "Searches whose query and route an earlier search of the turn had",
+    ),
+    "e": Series("empty_searches", (), LOOPS, _MACRO, "Searches without a result"),
+    "n": Series(
+        "iterations_without_new", (), LOOPS, _MACRO,
+        "Iterations with a search that found no new document",
+    ),
+    "nt": Series(
+        "trailing_without_new", (), LOOPS, _MACRO,
+        "Iterations without a new document at the end of turns, at the last iteration",
     ),
     "D": Series(
         "duplicates", ("entity_type", "evidence", "span"), "duplicates", _ORIGIN,
@@ -219,6 +236,8 @@ def iteration_cell(turn: Turn, iteration: Iteration, config: EngineConfig) -> Ce
     routes: list[str] = []
     if iteration.searches:
         _add_counts(sums, iteration, config)
+        if config.rules.tables.loops:
+            _add_loops(sums, iteration)
         if config.retrieval:
             _add_scores(sums, turn, iteration, config)
         for search in iteration.searches:
@@ -297,6 +316,17 @@ def _add_counts(sums: dict[str, int], iteration: Iteration, config: EngineConfig
             sums["sG"] = gain
 
 
+def _add_loops(sums: dict[str, int], iteration: Iteration) -> None:
+    if iteration.queried:
+        sums["a"] = iteration.queried
+    if iteration.repeated:
+        sums["aa"] = iteration.repeated
+    if iteration.empty:
+        sums["e"] = iteration.empty
+    if not iteration.unique:
+        sums["n"] = 1
+
+
 def _add_scores(
     sums: dict[str, int], turn: Turn, iteration: Iteration, config: EngineConfig
 ) -> None:
@@ -323,13 +353,20 @@ def totals_of_turn(turn: Turn) -> TurnTotals:
 
 def empty_totals(turn: Turn) -> TurnTotals:
     """The totals of a turn before its first counted iteration."""
-    return TurnTotals(ground_truth=turn.relevant is not None, qrels=turn.qrels)
+    return TurnTotals(
+        ground_truth=turn.relevant is not None,
+        qrels=turn.qrels,
+        queries_known=not turn.queries_unknown,
+    )
 
 
 def add_iteration(totals: TurnTotals, iteration: Iteration) -> None:
     """Add the next counted iteration."""
     totals.add(
         iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain
+    )
+    totals.add_searches(
+        len(iteration.searches), iteration.queried, iteration.repeated, iteration.empty
     )
 
 
@@ -340,6 +377,8 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     time_us, agent, release = source(turn.counted[-1])
     totals = totals_of_turn(turn)
     sums = {"t": 1}
+    if totals.trailing and config.rules.tables.loops:
+        sums["nt"] = totals.trailing
     for compute, codes in _TURN_SUMS:
         value: Any = compute(totals)
         if value is not None:

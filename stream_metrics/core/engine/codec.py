@@ -8,7 +8,9 @@ hot parts
                      and in a stub (one that has expired)
     ``t`` + number   header of a turn, unless all its fields have their defaults
     ``e`` + digest   an event with the items it won: code of its type, turn, time, id; for a
-                     search iteration its number, agent and release; then a part for each register
+                     search iteration its number, agent and release; then a part for each register;
+                     then, from tables 3 on, the digests of the queries of its searches, if it has
+                     searches: joined, zeros for one without a query, nil if none has one
     ``d`` + digest   if ranked metrics are configured: the digests under which ground truth names
                      the results of that event's searches
 fingerprint parts
@@ -34,10 +36,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from stream_metrics.core.dedup.deduplicator import Deduplicator, Fingerprints
+from stream_metrics.core.dedup.digests import KEY_BYTES
 from stream_metrics.core.engine.changes import Changes
 from stream_metrics.core.engine.registers import (
     BY_CODE,
     EVENT_TYPES,
+    SEARCH_ITERATION,
+    EventType,
     Id,
     Items,
     Number,
@@ -45,8 +50,10 @@ from stream_metrics.core.engine.registers import (
     unpack_id,
 )
 from stream_metrics.core.engine.state import (
+    UNKNOWN_QUERY,
     Conversation,
     DamagedState,
+    Search,
     Turn,
     Version,
     WinningEvent,
@@ -58,27 +65,39 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 _Head = tuple[int, str, str, Version | None]
 _TurnPart = tuple[Number, bool, int, int | None]
+_LeftOut = tuple[int, int]
 _DocIds = list[list[bytes | None]]
 
 _HEAD: Final = msgspec.msgpack.Decoder(_Head)
 _TURN: Final = msgspec.msgpack.Decoder(_TurnPart)
-_EVENTS: Final[dict[int, msgspec.msgpack.Decoder[Any]]] = {
-    kind.code: msgspec.msgpack.Decoder(
+_TURN_WITH_LEFT_OUT: Final = msgspec.msgpack.Decoder(tuple[Number, bool, int, int | None, _LeftOut])
+
+
+def _event_decoder(kind: EventType, *more: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(
         tuple.__class_getitem__(
             (
                 int, Number, int, Id,
                 *((Number, str, str | None) if kind.in_iteration else ()),
                 *(register.stored for register in kind.registers),
+                *more,
             )
         )
-    )
-    for kind in EVENT_TYPES
-}  # fmt: skip
+    )  # fmt: skip
+
+
+_EVENTS: Final = {kind.code: _event_decoder(kind) for kind in EVENT_TYPES}
+_WITH_QUERIES: Final = _event_decoder(SEARCH_ITERATION, bytes | None)
+# The first bytes of arrays: a search iteration with the digests of its queries, which has ten
+# elements instead of nine, and a turn's header with what was left out, which has five.
+_QUERIES_MARK: Final = bytes((0x9A, SEARCH_ITERATION.code))
+_LEFT_OUT_MARK: Final = b"\x95"
 _DOC_IDS: Final = msgspec.msgpack.Decoder(_DocIds)
 _SUMS: Final = msgspec.msgpack.Decoder(dict[str, int])
 _ANY: Final = msgspec.msgpack.Decoder()
 
 _HEADER: Final = b"c"
+_NO_QUERY: Final = bytes(KEY_BYTES)
 
 Parts = dict[bytes, bytes | None]
 
@@ -131,7 +150,8 @@ def encode_tombstone(schema: int, key_id: str, forgotten: Version) -> Parts:
 def _encode_turn(turn: Turn | None) -> bytes | None:
     if turn is None or not (turn.over_limit or turn.refused or turn.qrels):
         return None
-    return _ENCODER.encode((turn.number, turn.over_limit, turn.refused, turn.qrels))
+    head = (turn.number, turn.over_limit, turn.refused, turn.qrels)
+    return _ENCODER.encode(head if turn.left_out is None else (*head, turn.left_out))
 
 
 def _encode_event(event: WinningEvent, schema: int) -> bytes:
@@ -145,6 +165,11 @@ def _encode_event(event: WinningEvent, schema: int) -> bytes:
         register.pack(event, event.items[register.event_index], short)
         for register in kind.registers
     ]
+    if kind.in_iteration:
+        searches = event.searches
+        if searches and searches[0].query != UNKNOWN_QUERY:
+            joined = b"".join([search.query or _NO_QUERY for search in searches])
+            parts.append(joined if any(joined) else None)
     return _ENCODER.encode(parts)
 
 
@@ -183,11 +208,14 @@ def decode_conversation(
         if name[:1] == b"e":
             _decode_event(conversation, name[1:], value)
         elif name[:1] == b"t":
-            number, *rest = _read(_TURN, value, "a turn's header")
+            with_left_out = value[:1] == _LEFT_OUT_MARK
+            decoder: Any = _TURN_WITH_LEFT_OUT if with_left_out else _TURN
+            number, *rest = _read(decoder, value, "a turn's header")
             if name != turn_field(number):
                 raise DamagedState(f"the header of turn {number} is stored under another name")
             turn = _turn(conversation, number)
-            turn.over_limit, turn.refused, turn.qrels = rest
+            turn.over_limit, turn.refused, turn.qrels = rest[:3]
+            turn.left_out = rest[3] if with_left_out else None
         elif name[:1] == b"d":
             doc_ids[name[1:]] = value
     for digest, value in doc_ids.items():
@@ -262,6 +290,9 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
     decoder = _EVENTS.get(mark[0]) if mark else None
     if decoder is None:
         raise DamagedState("an event has an unknown type")
+    with_queries = value[:2] == _QUERIES_MARK
+    if with_queries:
+        decoder = _WITH_QUERIES
     stored = _read(decoder, value, "an event")
     kind, number, first = BY_CODE[stored[0]], stored[1], 4
     event = WinningEvent(kind.code, number, (stored[2], unpack_id(stored[3]), digest), ())
@@ -277,11 +308,22 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
             winners[key] = event
         items.append(entries)
     event.items = tuple(items)
+    if with_queries:
+        _add_queries(event.searches, stored[-1])
     if kind.in_iteration:
         for search in event.searches:
             turn.results += len(search.result_ids)
         if turn.newest is None or event.version > turn.newest.version:
             turn.newest = event
+
+
+def _add_queries(searches: list[Search], joined: bytes | None) -> None:
+    if joined is not None and len(joined) != KEY_BYTES * len(searches):
+        raise DamagedState("an event's queries are not those of its searches")
+    for at, search in enumerate(searches):
+        first = KEY_BYTES * at
+        query = None if joined is None else joined[first : first + KEY_BYTES]
+        search.query = None if query == _NO_QUERY else query
 
 
 def _add_doc_ids(conversation: Conversation, digest: bytes, value: bytes) -> None:

@@ -291,6 +291,7 @@ class Derivation:
             turn.counted.append(iteration)
             iteration.compact = len(turn.counted)
         iteration.searches.append(search)
+        _note_query(turn, iteration, search)
         turn.order.append(search)
         position = search.start = len(turn.result_searches)
         iteration.results += len(search.result_ids)
@@ -442,6 +443,22 @@ class Derivation:
         if len(self.before) < len(turn.iterations):
             for iteration in turn.iterations.values():
                 self._touch(turn, iteration)
+
+
+def _note_query(turn: Turn, iteration: Iteration, search: Search) -> None:
+    """Count a search that repeats an earlier one, or finds nothing."""
+    if not search.result_ids:
+        iteration.empty += 1
+    query = search.query
+    if query:
+        iteration.queried += 1
+        asked = (query, search.route)
+        if asked in turn.asked:
+            iteration.repeated += 1
+        else:
+            turn.asked.add(asked)
+    elif query is not None:
+        turn.queries_unknown = True
 
 
 def labels_conflict(turn: Turn, document: int) -> bool:

@@ -77,6 +77,7 @@ class Plan:
         self._conversation = conversation
         self._limits = config.limits
         self._retrieval = bool(config.retrieval)
+        self._loops = config.rules.tables.loops
         self._observed = observed
         self._changes = changes
         self._waiting: dict[int, int] = {}  # waiting labels by turn, where counted
@@ -106,9 +107,10 @@ class Plan:
             self._observed.counts["stale"] += 1
         begins = turn is None or (kind.in_iteration and turn.newest is None)
         if begins and self._turn_limit_reached(existing=kind.in_iteration):
+            counting = conversation.latest_turn
             for register in kind.registers:
                 for key, value in event.items[register.event_index].items():
-                    self._note_refused(number, register, key, version, value)
+                    self._note_refused(counting, number, register, key, version, value)
             return "over_limit"
         new = turn is None
         if turn is None:
@@ -194,7 +196,7 @@ class Plan:
                 not self._iteration_fits(plan, event.iteration)
             ):
                 self._refuse(turn)
-                self._note_refused(turn.number, register, key, event.version, value)
+                self._note_refused(turn, turn.number, register, key, event.version, value)
                 continue
             if incumbent is not None:
                 self._lose_item(plan, incumbent, register, key)
@@ -223,10 +225,13 @@ class Plan:
             self._observed.counts["urls_unparsed"] += sent.fingerprints.urls_unparsed
         turn.results += len(sent.result_ids)
         turn.extra_values += sent.fingerprints.extra_values
-        return Search(
+        search = Search(
             event, sent.search_id, sent.ordinal, sent.position, sent.route, sent.result_ids,
             sent.gains, sent.baseline, sent.types, sent.fingerprints,
         )  # fmt: skip
+        if self._loops:
+            search.query = sent.query
+        return search
 
     def _remove_search(self, plan: TurnPlan, event: WinningEvent, search: Search) -> None:
         """Subtract a search that was replaced or erased from the turn's totals."""
@@ -298,22 +303,38 @@ class Plan:
         """Flag a new turn as over the limit if something was refused before any turn existed."""
         others = self._conversation.turns.values()
         if any(other.over_limit for other in others if not other.exists):
-            turn.over_limit = True
+            self._flag(turn)
             self._changes.turns.add(turn.number)
 
     # -- limits ---------------------------------------------------------------------------------
 
-    def _refuse(self, turn: Turn) -> None:
+    def _flag(self, turn: Turn) -> None:
         turn.over_limit = True
+        if self._loops and turn.left_out is None:
+            turn.left_out = (0, 0)
+
+    def _refuse(self, turn: Turn) -> None:
+        self._flag(turn)
         turn.refused += 1
         self._changes.turns.add(turn.number)
         self._observed.counts["over_limit"] += 1
 
     def _note_refused(
-        self, turn: int, register: Register, key: Any, version: Version, value: Any = None
+        self,
+        counting: Turn,
+        number: int,
+        register: Register,
+        key: Any,
+        version: Version,
+        value: Any = None,
     ) -> None:
-        results = len(value.result_ids) if register.turn_index == SEARCH else 0
-        self._observed.refused.append(Refused(turn, register.turn_index, key, version, results))
+        """Note a refused item of turn ``number``, which the turn ``counting`` counts."""
+        results = 0
+        if register.turn_index == SEARCH:
+            results = len(value.result_ids)
+            if counting.left_out is not None:
+                counting.left_out = (counting.left_out[0] + 1, counting.left_out[1] + results)
+        self._observed.refused.append(Refused(number, register.turn_index, key, version, results))
 
     def _search_fits(
         self, turn: Turn, sent: DigestedSearch, incumbent: WinningEvent | None
@@ -386,7 +407,7 @@ class Plan:
             del turn.winners[register.turn_index][key], event.items[register.event_index][key]
             self._waiting[turn.number] -= 1
             self._refuse(turn)
-            self._note_refused(turn.number, register, key, event.version)
+            self._note_refused(turn, turn.number, register, key, event.version)
             if event is not labels:
                 self._rewrite_or_drop(turn, event)
 

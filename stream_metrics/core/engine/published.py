@@ -44,7 +44,7 @@ def _metrics(metrics: Iterable[Metric], *, nullable: bool) -> Fields:
         bounds = Field(ge=round(one.low), le=None if one.high is None else round(one.high))
         kind: Any = Annotated[int if one.whole else float, bounds]
         description = Field(description=f"{one.title}. {one.help}")
-        found[one.key] = (kind | None if nullable else kind, description)
+        found[one.key] = (kind | None if nullable and one.none_means else kind, description)
     return found
 
 
@@ -125,6 +125,15 @@ RowReranking: Final = _model(
     },
 )
 
+RowBeyondLimit: Final = _model(
+    "RowBeyondLimit",
+    "What limits have left out of the turn, which no other figure counts.",
+    _counts(
+        searches="Searches, as often as they came.",
+        results="Results of these.",
+    ),
+)
+
 Row: Final = _model(
     "Row",
     "The figures of a conversation: those of its highest turn.\n\nWith `metrics.turn_scope` all "
@@ -140,6 +149,10 @@ Row: Final = _model(
             over_limit="The turn grew beyond a limit, and its figures leave out what came then.",
         ),
         **_counts(
+            RowBeyondLimit | None,
+            beyond_limit="What limits have left out; null if the state does not count it.",
+        ),
+        **_counts(
             list[RowIteration],  # type: ignore[valid-type]
             iterations="The iterations that searched, in order.",
         ),
@@ -151,7 +164,13 @@ Row: Final = _model(
             duplicates="Results whose document the turn had before.",
             labelled="Unique documents with a label.",
             unlabelled="Unique documents without one.",
+            searches="Searches of the turn.",
         ),
+        **_counts(
+            Whole | None,
+            queried_searches="Those with a query; null if the state has no digests of queries.",
+        ),
+        **_metrics(metrics_at("count"), nullable=True),
         **_counts(Whole | None, gain="Gain of the good unique documents."),
         **_metrics((*CUMULATIVE, *metrics_at("turn")), nullable=True),
         **_counts(
@@ -175,12 +194,14 @@ def _example() -> dict[str, Any]:
     iteration.results, iteration.unique, iteration.good = 2, 2, 1
     iteration.labelled, iteration.gain = 1, 4
     totals.add(2, 2, 1, 1, 4)
+    totals.add_searches(1, 1, 0, 0)
     return {
         "conversation_id": "conv-42",
         "turn": 1,
         "agent": "support",
         "release": "2024.6",
         "over_limit": False,
+        "beyond_limit": {"searches": 0, "results": 0},
         "iterations": [iteration_row(iteration, totals)],
         **total_fields(totals),
         "duplicates_of": {},

@@ -105,7 +105,7 @@ LISTED_GRADE: Final = 2
 class DigestedSearch(NamedTuple):
     """A search of a decoded event; results are parallel lists by rank.
 
-    ``position`` is its index among the searches of the event.
+    ``position`` is its index among the searches of the event, ``query`` the digest of its query.
     """
 
     search_id: str
@@ -117,6 +117,7 @@ class DigestedSearch(NamedTuple):
     baseline: list[int | None] | None
     fingerprints: Fingerprints
     types: list[str]
+    query: bytes | None
 
 
 def _read_searches(sent: SearchIteration, dedup: Deduplicator, tables: Tables) -> Items:
@@ -144,6 +145,7 @@ def _read_search(
         baseline if baseline.count(None) < len(baseline) else None,
         fingerprints,
         [tables.labels.get(name, OTHER) for name in fingerprints.types],
+        dedup.query(sent.query),
     )
 
 

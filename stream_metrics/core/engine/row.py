@@ -81,6 +81,7 @@ def turn_row(conversation: Conversation, turn: Turn, reranked: RerankSums) -> Ro
         "agent": agent,
         "release": release,
         "over_limit": turn.over_limit,
+        "beyond_limit": _beyond_limit(turn),
         "iterations": iterations,
         **total_fields(totals),
     }
@@ -120,6 +121,7 @@ def iteration_row(iteration: Iteration, totals: TurnTotals) -> Row:
 
 
 _OF_ITERATIONS: Final = metrics_at("iteration")
+_COUNTS: Final = metrics_at("count")
 _OF_TURNS: Final = (*CUMULATIVE, *metrics_at("turn"))
 _UNDEFINED: Final = {metric.key: None for metric in _OF_TURNS}
 
@@ -134,10 +136,19 @@ def total_fields(totals: TurnTotals) -> Row:
         "duplicates": totals.duplicates,
         "labelled": totals.labelled,
         "unlabelled": totals.unlabelled,
+        "searches": totals.searches,
+        "queried_searches": totals.queried if totals.queries_known else None,
+        **values(_COUNTS, totals),
         "gain": totals.gain if searched else None,
         **(values(_OF_TURNS, totals) if searched else _UNDEFINED),
         "all_good_basis": totals.basis if searched else None,
     }
+
+
+def _beyond_limit(turn: Turn) -> dict[str, int] | None:
+    """The searches that limits have refused and their results; None if they were not counted."""
+    left_out = turn.left_out if turn.over_limit else (0, 0)
+    return None if left_out is None else {"searches": left_out[0], "results": left_out[1]}
 
 
 def _duplicates_of(turn: Turn) -> dict[str, str]:

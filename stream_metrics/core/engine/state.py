@@ -30,6 +30,9 @@ GATE_LABEL: Final = 4
 END: Final = 5
 _REGISTERS: Final = END + 1
 
+UNKNOWN_QUERY: Final = b""
+"""In place of the digest of a query if state was built without those."""
+
 WHOLE_TURN: Final = ""
 """The key in registers that hold at most one item per turn."""
 
@@ -112,7 +115,8 @@ class Search:
     ``doc_ids`` are the digests under which ground truth names the results; they are kept only if
     ranked metrics are configured, which need them when fingerprints are not loaded.
 
-    ``start`` is the number of results in the turn before this search, -1 until it is counted.
+    ``query`` is the digest of its query, None without one, or ``UNKNOWN_QUERY``. ``start`` is the
+    number of results in the turn before this search, -1 until it is counted.
     ``optimal`` is the best route by its label, None without one. The fields of its event are
     copies: without reference cycles, conversations that leave the cache are freed immediately.
     """
@@ -132,6 +136,7 @@ class Search:
         "occurred_us",
         "optimal",
         "ordinal",
+        "query",
         "release",
         "result_ids",
         "route",
@@ -168,6 +173,7 @@ class Search:
         self.baseline = baseline  # None: no baseline rank at all
         self.types = types
         self.fingerprints = fingerprints
+        self.query: bytes | None = UNKNOWN_QUERY
         self.doc_ids: list[bytes | None] | None = None
         self.documents: list[int] = []
         self.evidence: list[str] = []
@@ -198,13 +204,14 @@ class Iteration:
 
     ``compact`` is its number among the iterations with a search, from 1; 0 without a search.
     ``gate`` is the event of an explicit gate decision, and ``explicit`` that decision. ``needed``
-    is the label of the decision. ``cell`` is what the iteration adds to the windows, None until it
-    is computed.
+    is the label of the decision. Of its searches, ``queried`` have a query, ``repeated`` repeat an
+    earlier one of the turn, and ``empty`` have no result. ``cell`` is what the iteration adds to
+    the windows, None until it is computed.
     """
 
     __slots__ = (
-        "cell", "compact", "duplicates", "explicit", "gain", "gate", "good", "labelled", "needed",
-        "number", "results", "searches", "unique",
+        "cell", "compact", "duplicates", "empty", "explicit", "gain", "gate", "good", "labelled",
+        "needed", "number", "queried", "repeated", "results", "searches", "unique",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -214,6 +221,9 @@ class Iteration:
         self.explicit: str | None = None
         self.needed: bool | None = None
         self.searches: list[Search] = []
+        self.queried = 0
+        self.repeated = 0
+        self.empty = 0
         self.results = 0
         self.unique = 0
         self.good = 0
@@ -235,7 +245,8 @@ class Turn:
     search_iteration event with the highest version, even if it has lost all its items; a turn
     without one does not exist. ``results`` and ``extra_values`` are sums over the winning searches;
     ``extra_values`` counts the values of results with unusually many values, for the searches whose
-    fingerprints are loaded.
+    fingerprints are loaded. ``left_out`` counts the searches that a limit has refused and their
+    results, as often as they came; None if nothing was refused, or if that is not counted.
 
     Derived values: results are numbered in canonical order and documents in order of first
     occurrence. Lists indexed by result hold its search (``result_searches``), its document
@@ -250,10 +261,13 @@ class Turn:
     ``joined_grades``. ``qrels`` is the number of iterations until all relevant documents were
     retrieved; it is stored, because it can be computed only with fingerprints.
 
-    ``cell`` is what the turn as a whole adds to the windows, None until it is computed.
+    ``asked`` has the digest of each query with the route that was selected for it.
+    ``queries_unknown``: state has no digest of a query. ``cell`` is what the turn as a whole adds
+    to the windows, None until it is computed.
     """
 
     __slots__ = (
+        "asked",
         "cell",
         "counted",
         "document_gains",
@@ -265,11 +279,13 @@ class Turn:
         "index",
         "iterations",
         "label_counts",
+        "left_out",
         "newest",
         "number",
         "order",
         "over_limit",
         "qrels",
+        "queries_unknown",
         "ranked_in",
         "refused",
         "relevant",
@@ -289,6 +305,7 @@ class Turn:
         self.extra_values = 0
         self.over_limit = False
         self.refused = 0
+        self.left_out: tuple[int, int] | None = None
         self.qrels: int | None = None
         self.relevant: dict[bytes, int] | None = None
         self.cell: Cell | None = None
@@ -311,6 +328,8 @@ class Turn:
         self.index: Index | None = None
         self.first_by_doc: dict[bytes, int] | None = None  # digest to iteration, made on demand
         self.units: Units | None = None
+        self.asked: set[tuple[bytes, str | None]] = set()
+        self.queries_unknown = False
 
     @property
     def exists(self) -> bool:

@@ -153,7 +153,7 @@ class Search(_Model):
     ordinal: Ordinal | None = Field(None, examples=[0])
     """Position among the searches of the iteration; absent counts as 0."""
     query: str | None = Field(None, examples=["travel policy 2024"])
-    """The query."""
+    """The query. A search that repeats query and route of an earlier one of its turn is counted."""
     routing: Routing | None = None
     """The route, if there is a choice."""
     results: list[Result] | None = Field(

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from stream_metrics.core.metrics.turn_totals import TurnTotals
 
 RETRIEVED_GOOD_GAIN: Final = "Retrieved good gain: gain of new good documents per search iteration"
+LOOPS: Final = "Loops: searches that repeat or find nothing"
 ROUTING_AND_GATING: Final = "Routing accuracy, gate efficiency and reranking improvement"
 
 OWN: Final = "This project's own; docs/reference/metrics.md has the worked example."
@@ -26,7 +27,7 @@ BASES: Final = ("qrels", "retrieved")
 BLOCKS: Final = ("gate", "routing", "reranking")
 """Blocks of a row that contain counts of their own."""
 
-Place = Literal["iteration", "through", "turn", "gate", "routing", "reranking"]
+Place = Literal["iteration", "through", "turn", "count", "gate", "routing", "reranking"]
 Quotient = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -44,10 +45,10 @@ class Metric(NamedTuple):
             for metrics that are computed in another way.
         place: Where a row has the value: ``iteration`` (of each iteration alone), ``through``
             (cumulative up to each iteration, and for the whole turn), ``turn`` (for the turn only),
-            or in the block of this name.
+            ``count`` (for the turn only; 0 without a search), or in the block of this name.
         field: The key in the row, if it differs from the name.
         whole: Whether every value is a whole number.
-        none_means: When the value is None (undefined).
+        none_means: When the value is None (undefined); empty if it never is.
         low, high: The range. ``high`` is None if there is no upper bound.
         family: The section of the documentation.
         windowed: Whether the value at the end of a turn is summed in windows over turns.
@@ -91,7 +92,7 @@ class Metric(NamedTuple):
     @property
     def path(self) -> str:
         """The path in a row."""
-        if self.place in ("through", "turn"):
+        if self.place in ("through", "turn", "count"):
             return self.key
         return (
             f"iterations[].{self.key}" if self.place == "iteration" else f"{self.place}.{self.key}"
@@ -118,12 +119,13 @@ _NDCG: Final = (
 _RATIO_NONE: Final = "the denominator is 0"
 _DECIDED: Final = ("correct_skip", "missed", "correct_search", "wasted")
 _RESULTS: Final = ("results",)
+_ITERATIONS: Final = ("n",)
 
 METRICS: Final[tuple[Metric, ...]] = (
     Metric("cg", "CG", "Total gain of the good documents found so far.", "sum of G_k, k = 1..i",
            "gain", "higher", lambda t: t.gain, whole=True),
     Metric("rg", "RG", "Good gain per iteration.", "CG@i / i", "gain", "higher",
-           lambda t: t.gain / t.n, windowed=True, quotient=(("gain",), ("n",)),
+           lambda t: t.gain / t.n, windowed=True, quotient=(("gain",), _ITERATIONS),
            series=("settled_gain", "settled_iterations")),
     Metric("dcg", "DCG", "CG in which later iterations count less.",
            "sum of G_k / log2(k + 1), k = 1..i", "gain", "higher",
@@ -159,6 +161,31 @@ METRICS: Final[tuple[Metric, ...]] = (
            lambda t: t.until_all_good, "turn", whole=True, low=1.0, high=100.0, windowed=True,
            bases=BASES,
            none_means="no good document is known, or, with qrels, no result has a `doc_id`"),
+    Metric("repeated_searches", "Repeated searches",
+           "Searches whose query and route an earlier search of the turn had.",
+           "searches k with a query, and with that and the route of one of searches 1..k-1",
+           "searches", "lower", lambda t: t.repeated if t.queries_known else None, "count",
+           whole=True, family=LOOPS,
+           none_means="the state was built under `dedup.tables` 1 or 2, without digests of queries",
+           quotient=(("repeated_searches",), ("queried_searches",)),
+           series=("repeated_searches", "queried_searches")),
+    Metric("empty_searches", "Empty searches", "Searches without a result.",
+           "searches k with no result", "searches", "lower", lambda t: t.empty, "count",
+           whole=True, family=LOOPS, none_means="",
+           quotient=(("empty_searches",), ("searches",)), series=("empty_searches", "searches")),
+    Metric("iterations_without_new", "Iterations without new documents",
+           "Iterations that searched and found no document that is new in the turn.",
+           "iterations i with UR@i = UR@(i-1)", "iterations", "lower", lambda t: t.without_new,
+           "count", whole=True, family=LOOPS, none_means="",
+           quotient=(("iterations_without_new",), _ITERATIONS),
+           series=("iterations_without_new", "iterations")),
+    Metric("trailing_without_new", "Last iterations without new documents",
+           "Iterations at the end of the turn that found no new document: what to stop earlier "
+           "would have saved.",
+           "N - i, i the last iteration with UR@i > UR@(i-1), or 0", "iterations", "lower",
+           lambda t: t.trailing, "count", whole=True, family=LOOPS, none_means="",
+           quotient=(("trailing_without_new",), _ITERATIONS),
+           series=("trailing_without_new", "iterations")),
     Metric("gate_efficiency", "Gate efficiency",
            "Share of labelled gate decisions that correctly skipped a search.",
            "correct skips / labelled decisions", "1", "higher",

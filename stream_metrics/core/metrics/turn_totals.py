@@ -35,6 +35,10 @@ class TurnTotals:
     ``ground_truth`` says whether the relevant documents of the turn are known; ``qrels`` is then
     the number of iterations until all of them were retrieved, None if that is undefined.
 
+    Of the ``searches``, ``queried`` have a query, ``repeated`` repeat an earlier one, and ``empty``
+    have no result; ``queries_known`` is False where state was built without digests of queries.
+    ``without_new`` iterations found no new document, the last ``trailing`` of them in a row.
+
     >>> turn = TurnTotals()
     >>> for counts in [(2, 2, 2, 2, 5), (3, 2, 1, 2, 4), (3, 1, 1, 1, 2)]:
     ...     turn.add(*counts)
@@ -43,13 +47,19 @@ class TurnTotals:
     """
 
     __slots__ = (
-        "averages", "averages_discounted", "gain", "gains_discounted", "good", "ground_truth",
-        "labelled", "last_good", "n", "qrels", "results", "unique",
+        "averages", "averages_discounted", "empty", "gain", "gains_discounted", "good",
+        "ground_truth", "labelled", "last_good", "n", "qrels", "queried", "queries_known",
+        "repeated", "results", "searches", "trailing", "unique", "without_new",
     )  # fmt: skip
 
-    def __init__(self, *, ground_truth: bool = False, qrels: int | None = None) -> None:
+    def __init__(
+        self, *, ground_truth: bool = False, qrels: int | None = None, queries_known: bool = True
+    ) -> None:
         self.ground_truth = ground_truth
         self.qrels = qrels
+        self.queries_known = queries_known
+        self.searches = self.queried = self.repeated = self.empty = 0
+        self.without_new = self.trailing = 0
         self.n = self.results = self.unique = self.good = self.labelled = self.gain = 0
         self.last_good = 0
         self.averages: list[float] = []
@@ -74,11 +84,23 @@ class TurnTotals:
         self.gain += gain
         if good:
             self.last_good = n
+        if unique:
+            self.trailing = 0
+        else:
+            self.without_new += 1
+            self.trailing += 1
         log = discounts(n)[n - 1]
         average = gain / results if results else 0.0
         self.averages.append(average)
         self.gains_discounted.append(gain / log)
         self.averages_discounted.append(average / log)
+
+    def add_searches(self, searches: int, queried: int, repeated: int, empty: int) -> None:
+        """Add the searches of an iteration; see the attributes."""
+        self.searches += searches
+        self.queried += queried
+        self.repeated += repeated
+        self.empty += empty
 
     @property
     def duplicates(self) -> int:

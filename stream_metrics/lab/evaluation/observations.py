@@ -9,6 +9,7 @@ from functools import reduce
 from operator import add
 from typing import Any, Final, Literal, NamedTuple
 
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.metrics.decisions import FACTS, NO_RELEASE, routes_together
 from stream_metrics.core.metrics.labels import LABEL_METRICS, nothing_labelled
 from stream_metrics.core.metrics.ranking.names import MetricNameError, meant_by
@@ -66,13 +67,13 @@ class Observations(NamedTuple):
         kind: The kind of file.
         unit: What is resampled: ``conversation`` or ``query``.
         rows: The rows, in any order.
-        beyond_limit: The number of rows of turns beyond a limit.
+        beyond_limit: What the rows say of turns beyond a limit.
     """
 
     kind: Kind
     unit: str
     rows: Sequence[Observation]
-    beyond_limit: int = 0
+    beyond_limit: BeyondLimit = BeyondLimit()
 
     @property
     def names(self) -> list[str]:
@@ -163,7 +164,9 @@ def _quotient(metric: Metric, row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _count(row: Mapping[str, Any], place: str, name: str) -> Any:
-    return row[place].get(name, 0) if place in BLOCKS else row[name] or 0
+    if place in BLOCKS:
+        return row[place].get(name, 0)
+    return (row.get(name) if place == "count" else row[name]) or 0  # earlier rows lack some counts
 
 
 def of_scores(row: Mapping[str, Any]) -> Observation:
@@ -236,8 +239,8 @@ def better_of(name: str) -> Better:
 def title_of(name: str) -> str:
     """The title of a figure.
 
-    >>> title_of("srr"), title_of("srr.macro"), title_of("ndcg@10")
-    ('SRR', 'SRR, mean over rows', 'ndcg@10')
+    >>> title_of("srr"), title_of("srr.macro"), title_of("ndcg@10"), title_of("empty_searches")
+    ('SRR', 'SRR, mean over rows', 'ndcg@10', 'Empty searches, share')
     """
     plain, mean = (
         name.removesuffix(MACRO_SUFFIX),
@@ -247,6 +250,8 @@ def title_of(name: str) -> str:
         basis = plain.removeprefix(ITERATIONS + ".")
         return f"{BY_NAME[ITERATIONS].title} ({basis})"
     described = _described(plain)
+    if described is not None and described.place == "count":
+        return f"{described.title}, share"
     return (plain if described is None else described.title) + mean
 
 

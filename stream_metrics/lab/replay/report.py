@@ -63,7 +63,8 @@ PLAIN_MICRO: Final = ("srr", "sre", "avg_gain")
 STRATA: Final = ("agent", "release", "route")
 """The dimensions that rows themselves contain."""
 _SUMMED: Final = ("results", "unique", "duplicates", "good_unique", "labelled", "unlabelled")
-_OF_ROWS: Final = ("n", *_SUMMED, "gain")
+_OF_LOOPS: Final = ("searches", "queried_searches", *(one.key for one in metrics_at("count")))
+_OF_ROWS: Final = ("n", *_SUMMED, *_OF_LOOPS, "gain")
 _OF_GATES: Final = GateCounts._fields
 _OF_ROUTING: Final = ("labelled", "correct")
 _COUNTED: Final = (*_OF_ROWS, *_OF_GATES, *(ROUTING + name for name in _OF_ROUTING))
@@ -103,6 +104,12 @@ class RowCounts(msgspec.Struct, gc=False, frozen=True):
     duplicates: int
     labelled: int
     unlabelled: int
+    searches: int
+    queried_searches: int | None
+    repeated_searches: int | None
+    empty_searches: int
+    iterations_without_new: int
+    trailing_without_new: int
     gain: int | None
     all_good_basis: str | None
     gate: GateBlock
@@ -137,6 +144,7 @@ class Report:
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
     ) -> None:
         self.rows = self._over_limit = 0
+        self._unknown: set[str] = set()  # counts that some row does not know
         self._asked = stratify is not None
         self._stratify = (LANGUAGE,) if stratify is None else tuple(stratify)
         self._intervals = intervals
@@ -190,6 +198,8 @@ class Report:
             values.append(nan if value is None else value)
         for name in _OF_ROWS:
             self._counts[name].append(getattr(row, name) or 0)
+        if row.queried_searches is None:
+            self._unknown |= {"queried_searches", "repeated_searches"}
         for name in _OF_GATES:
             self._counts[name].append(getattr(row.gate, name))
         for name in _OF_ROUTING:
@@ -233,6 +243,7 @@ class Report:
                 "turns": self.rows,
                 "iterations": totals["n"],
                 **{name: totals[name] for name in _SUMMED},
+                **{name: None if name in self._unknown else totals[name] for name in _OF_LOOPS},
                 "orphan_labels": outcome.orphan_labels,
             },
             **({"beyond_limit": beyond._asdict()} if beyond.turns else {}),
