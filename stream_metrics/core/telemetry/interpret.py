@@ -6,9 +6,9 @@ The result depends on neither the order of the spans nor on repetitions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace as with_options
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -107,9 +107,9 @@ def _interpret(
         return interpretation, None, ResultIndex(None, (), {})
     kept, coarse = at_resolution(kept)
     tree = SpanTree(kept, mapping, options.scopes, coarse)
-    told = with_calls(tree)
-    if told is not None:
-        kept = told
+    with_messages, told = with_calls(tree)
+    if with_messages is not None:
+        kept = with_messages
         tree = SpanTree(kept, mapping, options.scopes, coarse)
     moved = tools_of_searches(tree)
     if moved is None:
@@ -136,16 +136,25 @@ def _interpret(
             return interpretation, tree, ResultIndex(tree, (), {})
     replaced_by = {}
     if not tree.in_cycles and kept:
-        replaced_by = _add_turns(tree, mapping, options, interpretation)
+        replaced_by = _add_turns(tree, mapping, options, interpretation, told)
     return interpretation, tree, ResultIndex(tree, interpretation.turns, replaced_by)
 
 
 def _add_turns(
-    tree: SpanTree, mapping: SpanMapping, options: Options, interpretation: Interpretation
+    tree: SpanTree,
+    mapping: SpanMapping,
+    options: Options,
+    interpretation: Interpretation,
+    told: Mapping[str, Any],
 ) -> dict[str, str]:
-    """Add the turns; for each span whose results another span has now, that span's id."""
+    """Add the turns; for each span whose results another span has now, that span's id.
+
+    ``told`` is what messages tell of the results of tools in other words, by span id.
+    """
     text_limit = detect_text_limit(tree.ordered)
-    retrievals, problems, covered = find_searches(tree, mapping, interpretation, text_limit.certain)
+    retrievals, problems, covered = find_searches(
+        tree, mapping, interpretation, text_limit.certain, told
+    )
     retrievals, more, pairs = merge_duplicates(tree, retrievals, interpretation)
     problems += more
     problems += _ambiguous_runs(tree)

@@ -21,7 +21,14 @@ from stream_metrics.core.telemetry.contents.documents import (
 )
 from stream_metrics.core.telemetry.contents.messages import LOST, called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
-from stream_metrics.core.telemetry.retrieval.tools import ToolResult, result_of, row_to_copy
+from stream_metrics.core.telemetry.retrieval.tools import (
+    ToolResult,
+    is_missing,
+    recorded,
+    result_of,
+    row_to_copy,
+)
+from stream_metrics.core.telemetry.retrieval.uploads import uploaded_messages, uploaded_result
 from stream_metrics.core.telemetry.roles.kinds import SpanKinds, suggests_search
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
 from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
@@ -94,15 +101,20 @@ class SpanProblem:
 
 
 def find_searches(
-    tree: SpanTree, mapping: SpanMapping, interpretation: Interpretation, limit: int | None = None
+    tree: SpanTree,
+    mapping: SpanMapping,
+    interpretation: Interpretation,
+    limit: int | None = None,
+    told: Mapping[str, Any] | None = None,
 ) -> tuple[list[Retrieval], list[SpanProblem], dict[str, str]]:
     """The outermost searches of a trace, and the spans that cannot be interpreted.
 
     The third result maps each span that is a search or inside one to that search. ``limit`` is the
-    length at which texts of the trace were certainly cut off.
+    length at which texts of the trace were certainly cut off, ``told`` what messages tell of the
+    results of tools in other words, by span id.
     """
     spans = tree.with_role(Role.SEARCH, Role.TOOL)
-    results = _tool_results(tree, spans, mapping)
+    results = _tool_results(tree, spans, mapping, told or {})
     names = {span.span_id: _named(span, tree, results) for span in spans}
     chosen = _chosen(tree, spans, names, results)
     covered = tree.outermost(chosen)
@@ -129,7 +141,7 @@ def find_searches(
 
 
 def _tool_results(
-    tree: SpanTree, spans: Iterable[Span], mapping: SpanMapping
+    tree: SpanTree, spans: Iterable[Span], mapping: SpanMapping, told: Mapping[str, Any]
 ) -> dict[str, ToolResult]:
     """What each tool returned, by span id."""
     if not any(tree.role(span) is Role.TOOL for span in spans):
@@ -141,7 +153,11 @@ def _tool_results(
     )
     return {
         span.span_id: result_of(
-            span, tree.rows[span.span_id], mapping.tools, span.span_id in around
+            span,
+            tree.rows[span.span_id],
+            mapping.tools,
+            span.span_id in around,
+            told.get(span.span_id),
         )
         for span in spans
         if tree.role(span) is Role.TOOL
@@ -225,7 +241,10 @@ def _without_documents(
             "content_off",
             "it does not record its results, not even an empty list",
         )
-        if reason == "content_off" and (other := elsewhere(span, tree.rows[span.span_id])):
+        uploaded = uploaded_result(span, map(span.value, tree.rows[span.span_id].documents))
+        if uploaded is not None:
+            reason, message = "content_off", f"it does not record its results; {uploaded}"
+        elif reason == "content_off" and (other := elsewhere(span, tree.rows[span.span_id])):
             reason, message = "unrecognised", other
         elif span.dropped_attributes and reason == "content_off":
             reason, message = (
@@ -235,23 +254,37 @@ def _without_documents(
         yield SpanProblem(span, reason, message)
     elif named.problem and named.problem[0] != "content_off":
         yield SpanProblem(span, *named.problem)
-    elif span.failed:
-        return
-    elif named.problem is not None or all(
-        span.value(name) is None for name in tree.rows[span.span_id].documents
-    ):
-        if other := elsewhere(span, tree.rows[span.span_id]):
-            yield SpanProblem(span, "unrecognised", other)
-        else:
-            yield SpanProblem(span, "content_off", "the tool's result is not recorded")
-    elif _is_search_tool(span) or (result is not None and result.searches):
-        row = row_to_copy(span, tree.rows[span.span_id])
-        yield SpanProblem(
-            span,
-            "unrecognised",
-            "the tool's result has no documents that a row finds"
-            + (f"; if it has: {row}" if row else f"; it has {_attributes(span)}"),
-        )
+    elif not span.failed:
+        searches = _is_search_tool(span) or (result is not None and result.searches)
+        redacted = named.problem is not None
+        problem = _unread_result(span, tree, searches, redacted)
+        if problem is not None:
+            yield SpanProblem(span, *problem)
+
+
+def _unread_result(
+    span: Span, tree: SpanTree, searches: bool, redacted: bool
+) -> tuple[str, str] | None:
+    """Why a tool's span has no documents, as reason and message; None if that is as it should be.
+
+    ``searches`` is whether the tool is one that searches.
+    """
+    row = tree.rows[span.span_id]
+    values = [*recorded(span, row)]
+    uploaded = uploaded_result(span, values)
+    if redacted or not values or (searches and all(map(is_missing, values))):
+        if other := elsewhere(span, row):
+            return "unrecognised", other
+        uploaded = uploaded or uploaded_messages(span, tree)
+    elif not searches:
+        return None
+    elif uploaded is None:
+        copied = row_to_copy(span, row)
+        rest = f"; if it has: {copied}" if copied else f"; it has {_attributes(span)}"
+        message = "the tool's result has no documents that a row finds"
+        return "unrecognised", message + rest
+    message = "the tool's result is not recorded"
+    return "content_off", f"{message}; {uploaded}" if uploaded else message
 
 
 def elsewhere(span: Span, row: Row) -> str | None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import (
+    Document,
     Found,
     SpanDocuments,
+    differ,
     documents_of,
+    shows_same,
 )
 from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.roles.mapping import Row
@@ -28,7 +31,7 @@ from stream_metrics.core.telemetry.shapes.reading import (
     same_documents,
 )
 from stream_metrics.core.telemetry.shapes.users import ToolRows, tool_name
-from stream_metrics.core.telemetry.spans import Span, text
+from stream_metrics.core.telemetry.spans import Span, SpanEvent, text
 
 RESULTS: Final = (
     "gen_ai.tool.call.result",
@@ -120,6 +123,8 @@ _QUERIES: Final = frozenset(
         *("вопрос", "查询", "关键词", "クエリ", "質問", "검색어"),
     )
 )
+_UNSPECIFIED: Final = '{"result": "<not specified>"}'
+"""What Google's ADK records for a tool without a result."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
@@ -151,23 +156,26 @@ class ToolResult:
     searches: bool = False
 
 
-def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> ToolResult:
-    """What a tool's span returned; ``around_search`` is whether a retriever ran inside."""
+def result_of(
+    span: Span, row: Row, tools: ToolRows, around_search: bool, told: Any = None
+) -> ToolResult:
+    """What a tool's span returned; ``around_search`` is whether a retriever ran inside, ``told``
+    what messages tell of it in other words."""
     name = tool_name(span)
     found: list[Reading] = []
     own = [*tools.shapes_of(name)]
     by_row = False
 
-    def read(value: Any) -> Found | tuple[str, str]:
+    def reading_of(value: Any) -> Reading | Unread | None:
         nonlocal by_row
-        reading: Reading | Unread | None = None
         for shape in own:
-            reading = shape.read(value)
-            if reading is not None:
+            if (reading := shape.read(value)) is not None:
                 by_row = True
-                break
-        else:
-            reading = read_result(value)
+                return reading
+        return read_result(value)
+
+    def read(value: Any) -> Found | tuple[str, str]:
+        reading = reading_of(value)
         if isinstance(reading, Unread):
             return reading.reason, reading.message
         if reading is None:
@@ -181,10 +189,15 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
         named = documents_of(span, others, strict=True, read=read)
     if named.problem is None and span.events:
         named = _with_events(span, named, read)
+    wide = bool(found) and all(one.wide for one in found)
     certain = tools.kind_of(name) == "search" or by_row or around_search or _says_its_kind(span)
     signs = _signs(span, row, name, found)
-    wide = bool(found) and all(one.wide for one in found)
     searches = certain or (len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3))
+    if searches and named.documents is not None and told is not None:
+        given = reading_of(told)
+        if isinstance(given, Reading) and _differs(named.documents, wide, given):
+            message = "the messages of a model call have other results than its span"
+            return ToolResult(SpanDocuments(None, ("ambiguous_documents", message)), searches)
     if searches or not named.documents:
         if named.documents == () and not searches and not found:
             named = SpanDocuments(None)
@@ -196,10 +209,22 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
     return ToolResult(SpanDocuments(None, ("unrecognised", message)))
 
 
+def _differs(documents: Sequence[Document], wide: bool, given: Reading) -> bool:
+    """Whether messages show other documents; of a text beside a structure, only those that are
+    certainly none of them."""
+    if wide == given.wide:
+        return differ(documents, given.documents)
+    return any(
+        all(shows_same(one, other) is False for other in given.documents) for one in documents
+    ) and any(
+        all(shows_same(one, other) is False for one in documents) for other in given.documents
+    )
+
+
 def _with_events(span: Span, named: SpanDocuments, read: _Reader) -> SpanDocuments:
     """The documents of a tool, if its events have them or do not differ from its attributes."""
     for event in span.events:
-        for name in _EVENTS.get(event.name, ()):
+        for name in _result_names(span, event):
             value = event.attributes.get(name)
             found = None if value is None else read(value)
             if isinstance(found, tuple) and named.documents is None:
@@ -220,9 +245,29 @@ def recorded(span: Span, row: Row) -> Iterator[Any]:
         if (value := span.value(name)) is not None:
             yield value
     for event in span.events:
-        for name in _EVENTS.get(event.name, ()):
+        for name in _result_names(span, event):
             if (value := event.attributes.get(name)) is not None:
                 yield value
+
+
+def _result_names(span: Span, event: SpanEvent) -> tuple[str, ...]:
+    """The attributes of an event that may have a tool's result; those of Strands' messages to the
+    tool have its arguments."""
+    if event.name == "gen_ai.tool.message" and span.scope.startswith("strands"):
+        return ()
+    return _EVENTS.get(event.name, ())
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a recorded result has nothing in it, as where content is left out.
+
+    >>> [is_missing(value) for value in ("{}", "__REDACTED__", {}, "[]", "No results.")]
+    [True, True, True, False, False]
+    """
+    if isinstance(value, str):
+        value = value.strip()
+        return value != "[]" and (value == _UNSPECIFIED or text(value) is None)
+    return isinstance(value, dict) and not value
 
 
 def _says_its_kind(span: Span) -> bool:
