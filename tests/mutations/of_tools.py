@@ -8,6 +8,7 @@ from tests.mutations.mutation import Edit, Mutation
 
 TELEMETRY: Final = "stream_metrics/core/telemetry"
 TOOLS: Final = f"{TELEMETRY}/retrieval/tools.py"
+COMPARED: Final = f"{TELEMETRY}/retrieval/compared.py"
 CALLS: Final = f"{TELEMETRY}/retrieval/calls.py"
 READING: Final = f"{TELEMETRY}/shapes/reading.py"
 UNSEEN: Final = f"{TELEMETRY}/turns/unseen.py"
@@ -62,9 +63,9 @@ TOOL_RESULTS: Final = (
         "results that differ between a tool's span and the next model call count",
         (
             Edit(
-                TOOLS,
-                "    if searches and named.documents is not None and told is not None:\n",
-                "    if False:\n",
+                COMPARED,
+                "    if found is None or not result.searches:\n",
+                "    if True:\n",
             ),
         ),
         f"{SEARCHES}::test_other_results_in_messages_than_in_the_span_are_refused",

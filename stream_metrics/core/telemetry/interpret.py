@@ -6,9 +6,9 @@ The result depends on neither the order of the spans nor on repetitions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace as with_options
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -107,9 +107,9 @@ def _interpret(
         return interpretation, None, ResultIndex(None, (), {})
     kept, coarse = at_resolution(kept)
     tree = SpanTree(kept, mapping, options.scopes, coarse)
-    with_messages, told = with_calls(tree)
-    if with_messages is not None:
-        kept = with_messages
+    more, told = with_calls(tree)
+    if more is not None:
+        kept = more
         tree = SpanTree(kept, mapping, options.scopes, coarse)
     moved = tools_of_searches(tree)
     if moved is None:
@@ -118,6 +118,7 @@ def _interpret(
     if moved:
         kept = [replace(span, parent_id=moved.get(span.span_id, span.parent_id)) for span in kept]
         tree = SpanTree(kept, mapping, options.scopes, coarse)
+    tree.told = told
     turns = tree.with_role(Role.TURN)
     if turns:
         interpretation.agent = agent_named(turns[0], mapping, tree) or interpretation.service
@@ -136,25 +137,16 @@ def _interpret(
             return interpretation, tree, ResultIndex(tree, (), {})
     replaced_by = {}
     if not tree.in_cycles and kept:
-        replaced_by = _add_turns(tree, mapping, options, interpretation, told)
+        replaced_by = _add_turns(tree, mapping, options, interpretation)
     return interpretation, tree, ResultIndex(tree, interpretation.turns, replaced_by)
 
 
 def _add_turns(
-    tree: SpanTree,
-    mapping: SpanMapping,
-    options: Options,
-    interpretation: Interpretation,
-    told: Mapping[str, Any],
+    tree: SpanTree, mapping: SpanMapping, options: Options, interpretation: Interpretation
 ) -> dict[str, str]:
-    """Add the turns; for each span whose results another span has now, that span's id.
-
-    ``told`` is what messages tell of the results of tools in other words, by span id.
-    """
+    """Add the turns; for each span whose results another span has now, that span's id."""
     text_limit = detect_text_limit(tree.ordered)
-    retrievals, problems, covered = find_searches(
-        tree, mapping, interpretation, text_limit.certain, told
-    )
+    retrievals, problems, covered = find_searches(tree, mapping, interpretation, text_limit.certain)
     retrievals, more, pairs = merge_duplicates(tree, retrievals, interpretation)
     problems += more
     problems += _ambiguous_runs(tree)

@@ -21,6 +21,7 @@ from stream_metrics.core.telemetry.contents.documents import (
 )
 from stream_metrics.core.telemetry.contents.messages import LOST, called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
+from stream_metrics.core.telemetry.retrieval.compared import compared
 from stream_metrics.core.telemetry.retrieval.tools import (
     ToolResult,
     is_missing,
@@ -35,6 +36,7 @@ from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPU
 from stream_metrics.core.telemetry.roles.scopes import scopes_setting
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.shapes.reading import read_documents
+from stream_metrics.core.telemetry.shapes.users import tool_name
 from stream_metrics.core.telemetry.spans import Span, has_text, service_of, text
 
 _DATABASE: Final = re.compile(
@@ -101,20 +103,15 @@ class SpanProblem:
 
 
 def find_searches(
-    tree: SpanTree,
-    mapping: SpanMapping,
-    interpretation: Interpretation,
-    limit: int | None = None,
-    told: Mapping[str, Any] | None = None,
+    tree: SpanTree, mapping: SpanMapping, interpretation: Interpretation, limit: int | None = None
 ) -> tuple[list[Retrieval], list[SpanProblem], dict[str, str]]:
     """The outermost searches of a trace, and the spans that cannot be interpreted.
 
     The third result maps each span that is a search or inside one to that search. ``limit`` is the
-    length at which texts of the trace were certainly cut off, ``told`` what messages tell of the
-    results of tools in other words, by span id.
+    length at which texts of the trace were certainly cut off.
     """
     spans = tree.with_role(Role.SEARCH, Role.TOOL)
-    results = _tool_results(tree, spans, mapping, told or {})
+    results = _tool_results(tree, spans, mapping)
     names = {span.span_id: _named(span, tree, results) for span in spans}
     chosen = _chosen(tree, spans, names, results)
     covered = tree.outermost(chosen)
@@ -141,7 +138,7 @@ def find_searches(
 
 
 def _tool_results(
-    tree: SpanTree, spans: Iterable[Span], mapping: SpanMapping, told: Mapping[str, Any]
+    tree: SpanTree, spans: Iterable[Span], mapping: SpanMapping
 ) -> dict[str, ToolResult]:
     """What each tool returned, by span id."""
     if not any(tree.role(span) is Role.TOOL for span in spans):
@@ -151,17 +148,18 @@ def _tool_results(
         for span in tree.with_role(Role.SEARCH)
         if documents_of(span, tree.rows[span.span_id].documents).documents is not None
     )
-    return {
+    results = {
         span.span_id: result_of(
-            span,
-            tree.rows[span.span_id],
-            mapping.tools,
-            span.span_id in around,
-            told.get(span.span_id),
+            span, tree.rows[span.span_id], mapping.tools, span.span_id in around
         )
         for span in spans
         if tree.role(span) is Role.TOOL
     }
+    for id, told in tree.told.items():
+        if id in results:
+            name = tool_name(tree.by_id[id])
+            results[id] = compared(results[id], told, name, mapping.tools)
+    return results
 
 
 def _named(span: Span, tree: SpanTree, results: Mapping[str, ToolResult]) -> SpanDocuments:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import (
-    Document,
     Found,
     SpanDocuments,
-    differ,
     documents_of,
-    shows_same,
 )
 from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.roles.mapping import Row
@@ -156,26 +153,23 @@ class ToolResult:
     searches: bool = False
 
 
-def result_of(
-    span: Span, row: Row, tools: ToolRows, around_search: bool, told: Any = None
-) -> ToolResult:
-    """What a tool's span returned; ``around_search`` is whether a retriever ran inside, ``told``
-    what messages tell of it in other words."""
+def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> ToolResult:
+    """What a tool's span returned; ``around_search`` is whether a retriever ran inside."""
     name = tool_name(span)
     found: list[Reading] = []
     own = [*tools.shapes_of(name)]
     by_row = False
 
-    def reading_of(value: Any) -> Reading | Unread | None:
-        nonlocal by_row
-        for shape in own:
-            if (reading := shape.read(value)) is not None:
-                by_row = True
-                return reading
-        return read_result(value)
-
     def read(value: Any) -> Found | tuple[str, str]:
-        reading = reading_of(value)
+        nonlocal by_row
+        reading: Reading | Unread | None = None
+        for shape in own:
+            reading = shape.read(value)
+            if reading is not None:
+                by_row = True
+                break
+        else:
+            reading = read_result(value)
         if isinstance(reading, Unread):
             return reading.reason, reading.message
         if reading is None:
@@ -189,15 +183,10 @@ def result_of(
         named = documents_of(span, others, strict=True, read=read)
     if named.problem is None and span.events:
         named = _with_events(span, named, read)
-    wide = bool(found) and all(one.wide for one in found)
     certain = tools.kind_of(name) == "search" or by_row or around_search or _says_its_kind(span)
     signs = _signs(span, row, name, found)
+    wide = bool(found) and all(one.wide for one in found)
     searches = certain or (len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3))
-    if searches and named.documents is not None and told is not None:
-        given = reading_of(told)
-        if isinstance(given, Reading) and _differs(named.documents, wide, given):
-            message = "the messages of a model call have other results than its span"
-            return ToolResult(SpanDocuments(None, ("ambiguous_documents", message)), searches)
     if searches or not named.documents:
         if named.documents == () and not searches and not found:
             named = SpanDocuments(None)
@@ -207,18 +196,6 @@ def result_of(
     only = f"only its {signs[0]} says" if signs else "neither its name nor a query nor scores say"
     message = f"{name!r} returned documents, and {only} that it searches; {_rows_of(name)}"
     return ToolResult(SpanDocuments(None, ("unrecognised", message)))
-
-
-def _differs(documents: Sequence[Document], wide: bool, given: Reading) -> bool:
-    """Whether messages show other documents; of a text beside a structure, only those that are
-    certainly none of them."""
-    if wide == given.wide:
-        return differ(documents, given.documents)
-    return any(
-        all(shows_same(one, other) is False for other in given.documents) for one in documents
-    ) and any(
-        all(shows_same(one, other) is False for one in documents) for other in given.documents
-    )
 
 
 def _with_events(span: Span, named: SpanDocuments, read: _Reader) -> SpanDocuments:
