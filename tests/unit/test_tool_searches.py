@@ -755,6 +755,18 @@ def test_the_row_that_a_refusal_prints_reads_the_result(result: Any, results: in
         assert [len(each) for each in found(one)] == [results]
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_an_empty_list_is_an_empty_search_however_often_it_is_encoded(times: int) -> None:
+    """Tools return JSON as a text, which products encode again."""
+    result = "[]"
+    for _ in range(1, times):
+        result = json.dumps(result)
+
+    one = turn_with(ran("search_docs", result, QUERY))
+
+    assert (found(one), one.refused) == ([[]], {})
+
+
 def test_the_schema_of_a_tool_counts_only_where_its_arguments_are_missing() -> None:
     """A statement for a database is no query, whatever the argument is called."""
     schema = {"gen_ai.tool.json_schema": '{"properties": {"query": {"type": "string"}}}'}

@@ -238,12 +238,11 @@ def _result_names(span: Span, event: SpanEvent) -> tuple[str, ...]:
 def is_missing(value: Any) -> bool:
     """Whether a recorded result has nothing in it, as where content is left out.
 
-    >>> [is_missing(value) for value in ("{}", "__REDACTED__", {}, "[]", "No results.")]
+    >>> [is_missing(value) for value in ("{}", "__REDACTED__", {}, '"[]"', "No results.")]
     [True, True, True, False, False]
     """
     if isinstance(value, str):
-        value = value.strip()
-        return value != "[]" and (value == _UNSPECIFIED or text(value) is None)
+        return "[]" not in value and (value.strip() == _UNSPECIFIED or text(value) is None)
     return isinstance(value, dict) and not value
 
 
