@@ -516,6 +516,35 @@ def test_other_results_in_the_agents_messages_are_refused() -> None:
     assert (found(same), other.refused) == ([["a", "b"]], {"ambiguous_documents": 1})
 
 
+def test_other_results_in_messages_are_refused_also_around_a_retriever() -> None:
+    """What it found is not what the model was given."""
+    answer, given = ANSWERS["Anthropic"]
+    other = [{**one, "id": f"{one['id']}-2"} for one in DOCUMENTS]
+    tool = ran("search_docs", other, QUERY, attributes={"gen_ai.tool.call.id": "c"})
+    inner = span(
+        "inner",
+        "tool",
+        11,
+        12,
+        {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(other)},
+        scope="my.agent",
+    )
+
+    assert with_messages(answer, given, tool, inner).refused == {"ambiguous_documents": 1}
+
+
+@pytest.mark.parametrize("result", [DOCUMENTS, DOCUMENTS[:1]])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_call_is_compared_where_its_span_does_not_name_it(inside: bool, result: Any) -> None:
+    """By the id in its result, or as the only one of its name between two model calls."""
+    answer, given = ANSWERS["Anthropic"]
+    message = {"type": "tool", "tool_call_id": "c", "content": json.dumps(result)}
+
+    one = with_messages(answer, given, ran("search_docs", message if inside else result, QUERY))
+
+    assert one.refused == ({} if result is DOCUMENTS else {"ambiguous_documents": 1})
+
+
 def test_calls_of_one_id_are_not_compared() -> None:
     """It is unclear which of them a message is about."""
     answer, given = ANSWERS["Anthropic"]

@@ -8,6 +8,7 @@ call, the result in the input of the next one, by the id of the call.
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from stream_metrics.core.telemetry.retrieval.uploads import address_of
 from stream_metrics.core.telemetry.roles.mapping import Role, Row
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.shapes.reading import plain_text
+from stream_metrics.core.telemetry.shapes.users import tool_name
 from stream_metrics.core.telemetry.spans import Span
 
 CALL_IDS: Final = (
@@ -39,6 +41,8 @@ CALL_IDS: Final = (
     "gcp.vertex.agent.tool_call_id",
 )
 TOLERANCE_NS: Final = 1_000_000  # JavaScript starts spans at whole milliseconds
+_NAMES_CALL: Final = re.compile(r'"tool_?[Cc]all_?[Ii]d"\s*:\s*"([^"\\]{1,200})"')
+"""Matches the id of the call in a message that a tool returned."""
 MAX_LATER: Final = 8
 """The most later model calls in which the result of a call is looked for."""
 
@@ -218,10 +222,9 @@ class _Calls:
 
     def _compare_turn(self, turn: str | None, tools: list[Span], models: Sequence[Span]) -> None:
         waiting = [
-            (span, id, result)
+            (span, self._call_id(span, result), result)
             for span in tools
-            if (id := span.text(*CALL_IDS)) is not None
-            and not span.failed
+            if not span.failed
             and (result := next(self._results_in(span, self._tree.rows[span.span_id]), None))
             is not None
         ]
@@ -230,7 +233,9 @@ class _Calls:
             self._compare(waiting, results_of(self._tree.by_id[turn], whole=True))
         ended: list[tuple[Span, str, Any]] = []
         place = 0
+        before: Span | None = None
         for model in models:
+            new = place
             while (
                 place < len(waiting) and waiting[place][0].end_ns - TOLERANCE_NS <= model.start_ns
             ):
@@ -239,7 +244,18 @@ class _Calls:
             if ended:
                 given = self.results_of(model)
                 self._compare(ended, given)
+                if before is not None:
+                    self._compare(_by_name(waiting[new:place], before, given), given)
                 ended = [one for one in ended if one[1] not in given][-MAX_LATER:]
+            before = model
+
+    @staticmethod
+    def _call_id(span: Span, result: Any) -> str:
+        """The id of the call that a tool's span or its result names; empty if they name none."""
+        if (id := span.text(*CALL_IDS)) is not None:
+            return id
+        named = _NAMES_CALL.search(result) if isinstance(result, str) else None
+        return named[1] if named else ""
 
     def _compare(self, spans: Sequence[tuple[Span, str, Any]], given: dict[str, Any]) -> None:
         same = Counter(id for _, id, _ in spans)
@@ -305,6 +321,25 @@ class _Calls:
                 self._changed[model.span_id] = msgspec.structs.replace(
                     span, attributes={**span.attributes, LOST: "cut off"}
                 )
+
+
+def _by_name(
+    tools: Sequence[tuple[Span, str, Any]], model: Span, given: dict[str, Any]
+) -> list[tuple[Span, str, Any]]:
+    """The tools that ran between two model calls, with the ids of the first one's calls of their
+    names, where the second one has other ids; each name only once in both."""
+    unnamed = [one for one in tools if one[1] not in given]
+    if not unnamed or not given:
+        return []
+    requested = calls_of(model)
+    calls = Counter(call.name for call in requested)
+    names = Counter(tool_name(span) for span, _, _ in tools)
+    ids = {call.name: call.id for call in requested if calls[call.name] == 1}
+    return [
+        (span, ids[name], result)
+        for span, _, result in unnamed
+        if names[name := tool_name(span)] == 1 and name in ids
+    ]
 
 
 def _is_same_text(one: Any, other: Any) -> bool:

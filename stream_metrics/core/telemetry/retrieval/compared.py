@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import (
     Document,
@@ -15,6 +15,11 @@ from stream_metrics.core.telemetry.contents.documents import (
 from stream_metrics.core.telemetry.retrieval.tools import ToolResult
 from stream_metrics.core.telemetry.shapes.reading import Reading, plain_text, read_result
 from stream_metrics.core.telemetry.shapes.users import ToolRows
+
+OTHERS_TOLD: Final = SpanDocuments(
+    None,
+    ("ambiguous_documents", "the messages of a model call have other results than its span"),
+)
 
 
 def compared(result: ToolResult, told: Any, tool: str, tools: ToolRows) -> ToolResult:
@@ -37,8 +42,7 @@ def compared(result: ToolResult, told: Any, tool: str, tools: ToolRows) -> ToolR
     prose = reading.wide and plain_text(told) is not None
     if not (_have_others(found, shown) if prose else differ(found, shown)):
         return result
-    message = "the messages of a model call have other results than its span"
-    return replace(result, named=SpanDocuments(None, ("ambiguous_documents", message)))
+    return replace(result, named=OTHERS_TOLD)
 
 
 def _have_others(some: Sequence[Document], others: Sequence[Document]) -> bool:

@@ -21,7 +21,7 @@ from stream_metrics.core.telemetry.contents.documents import (
 )
 from stream_metrics.core.telemetry.contents.messages import LOST, called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
-from stream_metrics.core.telemetry.retrieval.compared import compared
+from stream_metrics.core.telemetry.retrieval.compared import OTHERS_TOLD, compared
 from stream_metrics.core.telemetry.retrieval.tools import (
     ToolResult,
     is_missing,
@@ -211,9 +211,8 @@ def _chosen(
             empty = named.documents == () and (
                 span.name in calls or id in inside or results[id].searches
             )
-            if (named.documents or empty or (_cut(named) and span.name in calls)) and not (
-                id in models and id in inside
-            ):
+            unclear = named is OTHERS_TOLD or (_cut(named) and span.name in calls)
+            if (named.documents or empty or unclear) and not (id in models and id in inside):
                 chosen.add(id)
         elif id in names_some:
             chosen.add(id)
