@@ -37,6 +37,9 @@ def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None
                 _print_wrapped(console, _agent_title(one), 0, "bold")
                 for line in _of_agent(one):
                     _print_wrapped(console, line, INDENT)
+                if (effect := one["together"]) is not None:
+                    head = "rows of several of its tools together, to copy into the settings:"
+                    _print_row(console, head, effect, INDENT, turns_only=False)
             case "tool":
                 console.print()
                 _print_wrapped(console, _tool_title(one), INDENT, "cyan")
@@ -170,7 +173,11 @@ def _refused(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", _COPIED.sub("", message)
     if one["faults"]:
         yield "", f"because something else in the same turn is refused: {_most(one['faults'])}"
-    if not any(effect["searches"] for effect in one["effects"]):
+    if one["kind"] == "turn":
+        helped = bool(one["effects"])
+    else:
+        helped = any(effect["searches"] for effect in one["effects"])
+    if not helped:
         for help_ in one["help"].values():
             yield "", f"what helps: {help_}"
 
@@ -191,13 +198,22 @@ def _most(counts: Mapping[str, int]) -> str:
 
 def _print_rows(console: Console, one: Mapping[str, Any]) -> None:
     """The rows to copy, each whole on its line, with what they would give."""
-    indent, turns = 2 * INDENT, one["kind"] == "turn"
+    turns = one["kind"] == "turn"
     for place, effect in enumerate(one["effects"]):
         head = f"{'or, ' if place else 'row to copy into the settings, '}{effect['condition']}:"
-        _print_wrapped(console, head, indent, "dim")
-        for line in effect["row"].splitlines():
-            console.print(Text(f"{'':{indent + 2}}{line}", style="green"), soft_wrap=True)
-        _print_wrapped(console, f"with this row: {_effect(effect, turns_only=turns)}", indent + 2)
+        _print_row(console, head, effect, 2 * INDENT, turns_only=turns)
+
+
+def _print_row(
+    console: Console, head: str, effect: Mapping[str, Any], indent: int, *, turns_only: bool
+) -> None:
+    _print_wrapped(console, head, indent, "dim")
+    rows = effect["row"].splitlines()
+    for line in rows:
+        console.print(Text(f"{'':{indent + 2}}{line}", style="green"), soft_wrap=True)
+    which = "this row" if len(rows) == 1 else "these rows"
+    said = f"with {which}: {_effect(effect, turns_only=turns_only)}"
+    _print_wrapped(console, said, indent + 2)
 
 
 def _effect(one: Mapping[str, Any], *, turns_only: bool) -> str:

@@ -21,7 +21,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore, page_ids_message
 from stream_metrics.core.telemetry.assembly import ClosedTrace
-from stream_metrics.core.telemetry.interpretation import FIXED, FOLLOWING, rows_to_copy
+from stream_metrics.core.telemetry.interpretation import EXPLAINED, FIXED, FOLLOWING, rows_to_copy
 from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal, spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import EVENT, FileRange, expand, file_ranges, numbered_records
@@ -380,7 +380,7 @@ def check_usable(counts: TraceCounts) -> None:
     refused = "; ".join(_refused(counts)) or "no span is a search or a turn"
     raise UsageError(
         f"nothing in {counts.spans:,} spans of OTLP traces can be used: {refused}. "
-        f"The spans: {kinds}"
+        f"The spans: {kinds}. {EXPLAINED}"
     )
 
 
@@ -490,7 +490,8 @@ def summary_lines(counts: TraceCounts) -> list[str]:
             'searches, call it "search" in `otlp.tools`, and if none does, "other"'
         )
     if counts.refused:
-        lines.append("set aside: " + "; ".join(_refused(counts)) + "; run.json has the first spans")
+        refused = "; ".join(_refused(counts))
+        lines.append(f"set aside: {refused}; run.json has the first spans; {EXPLAINED}")
     if counts.empty:
         lines.append(
             f"{counts.empty:,} traces have neither a search nor a turn in which a model answered"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple
 
 from stream_metrics.core.telemetry.contents.documents import (
@@ -28,6 +30,7 @@ from stream_metrics.core.telemetry.interpretation import (
     rows_to_copy,
 )
 from stream_metrics.core.telemetry.retrieval.searches import (
+    INPUTS,
     Routes,
     document_lists,
     from_span,
@@ -37,20 +40,26 @@ from stream_metrics.core.telemetry.retrieval.searches import (
 from stream_metrics.core.telemetry.retrieval.tools import (
     ToolResult,
     keys_of,
-    lists_of_objects,
+    lists_in,
     recorded_at,
 )
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
+from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
 from stream_metrics.core.telemetry.roles.scopes import scopes_table
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.shapes.reading import plain_text, read_documents
 from stream_metrics.core.telemetry.shapes.users import tool_name
-from stream_metrics.core.telemetry.spans import MIN_TEXT_LENGTH, Span, has_text, service_of
+from stream_metrics.core.telemetry.spans import (
+    MAX_NAME_LENGTH,
+    MIN_TEXT_LENGTH,
+    Span,
+    has_text,
+    service_of,
+)
 from stream_metrics.core.telemetry.turns.unseen import UnseenSearches, row_for
 
 MAX_LISTS: Final = 3
 """The most lists in one result for which rows are proposed."""
-MAX_NAME: Final = 64
 _FINDING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER, Role.JOINER)
 _SCOPES: Final = re.compile(r"otlp\.scopes = \{.*\}")
 _OF_LISTS: Final = re.compile(r"\.\d+\..*")
@@ -242,7 +251,7 @@ class _Explanation:
         return Seen(
             self._agent(span),
             kind,
-            name[:MAX_NAME],
+            name[:MAX_NAME_LENGTH],
             span.trace_id,
             id,
             outcome,
@@ -285,7 +294,7 @@ class _Explanation:
         if span is None:
             return ""
         name = tool_name(span) if id in self._results else span.name
-        return without_texts(name, self._texts)[:MAX_NAME]
+        return without_texts(name, self._texts)[:MAX_NAME_LENGTH]
 
     def _role(self, span: Span, result: ToolResult | None, outcome: Outcome) -> str:
         if result is None:
@@ -301,7 +310,7 @@ class _Explanation:
         if result is None:
             if span.span_id not in self._given:
                 return "the model's provider searched"
-            return how(row)
+            return how(row, span)
         if span.span_id in self._around and outcome == "no search":
             return "what is inside it searches"
         if result.certain:
@@ -392,7 +401,8 @@ class _Explanation:
 
     def _rows_of_span(self, span: Span, row: Row | None) -> Iterator[Proposal]:
         """Rows that name the attributes in which the span has documents."""
-        known = () if row is None else (*row.documents, *row.inputs, *row.query)
+        named = () if row is None else (*row.documents, *row.inputs, *row.query)
+        known = {*named, *INPUTS, *TOOL_INPUT, *QUESTION}
         by_name: dict[str, None] = {}
         for name in span.attributes:
             prefix = _OF_LISTS.sub("", name)
@@ -445,15 +455,15 @@ class _Explanation:
         return Seen(
             self._agent(span),
             "span",
-            self._name(span)[:MAX_NAME],
+            self._name(span)[:MAX_NAME_LENGTH],
             span.trace_id,
             span.span_id,
             "refused",
             True,
             reason,
             message,
-            role="unknown",
-            why="no row gives it a role" if row is None else how(row),
+            role="without a role" if row is None else row.role.value,
+            why="no row matches it" if row is None else how(row, span),
             rows=tuple(rows),
         )
 
@@ -490,7 +500,7 @@ def _of_refusal(refusal: Refusal, name: str | None, rows: tuple[Proposal, ...]) 
     return Seen(
         refusal.agent,
         "turn",
-        "" if name is None else name[:MAX_NAME],
+        "" if name is None else name[:MAX_NAME_LENGTH],
         refusal.trace_id,
         refusal.span_id,
         "refused",
@@ -501,15 +511,20 @@ def _of_refusal(refusal: Refusal, name: str | None, rows: tuple[Proposal, ...]) 
     )
 
 
-def how(row: Row) -> str:
-    """How the row knows its spans.
+def how(row: Row, span: Span) -> str:
+    """How the row knows its spans, and with which values this one.
 
-    >>> how(Row(Role.SEARCH, (("openinference.span.kind", "RETRIEVER"),), "OpenInference"))
-    'openinference.span.kind = RETRIEVER'
+    >>> span = Span("", "", "", 0, 0, False, {"mlflow.spanType": "CHAIN"}, {})
+    >>> how(Row(Role.OTHER, (("mlflow.spanType", ""),), "MLflow"), span)
+    'mlflow.spanType = CHAIN'
     """
     if row.source == SETTINGS:
         return "a row of the settings"
-    parts = [f"{name} = {value}" if value else name for name, value in row.when]
+    parts = []
+    for name, value in row.when:
+        found = value or span.attributes.get(name)
+        known = isinstance(found, str) and len(found) <= MAX_NAME_LENGTH
+        parts.append(f"{name} = {found}" if known else name)
     parts += [f"scope {row.scope}"] if row.scope else []
     parts += [f"span {row.span}"] if row.span != "*" else []
     return ", ".join(parts) or row.source
@@ -568,11 +583,31 @@ def shapes_for(span: Span, row: Row) -> Iterator[tuple[dict[str, str], str]]:
             yield {"split": "whole"}, "if each text is one result"
             return
         inner = parse_value(value) if isinstance(value, str) else value
-        lists = [*lists_of_objects(inner, "", 0)][:MAX_LISTS]
+        lists = [*chain(lists_in(inner, dict), lists_in(inner, str))][:MAX_LISTS]
         for path, items in lists:
-            yield {"items": path, **keys_of(items)}, f"if its results are in {path}"
+            place = f"in {path}" if path != "[]" else "the items of its list"
+            yield {"items": path, **keys_of(items)}, f"if its results are {place}"
         if lists:
             return
+
+
+def together(rows: Iterable[str]) -> str:
+    """The settings of several rows, as TOML.
+
+    >>> print(together(['otlp.tools = {"a" = "other"}', 'otlp.tools = {"b" = "search"}']))
+    otlp.tools = {a = "other", b = "search"}
+    """
+    found: dict[str, Any] = {}
+    for row in rows:
+        for name, value in tomllib.loads(row)["otlp"].items():
+            mine = found.get(name)
+            if isinstance(mine, dict) and isinstance(value, dict):
+                found[name] = mine | value
+            elif isinstance(mine, list) and isinstance(value, list):
+                found[name] = mine + [one for one in value if one not in mine]
+            else:
+                found[name] = value
+    return "\n".join(f"otlp.{name} = {toml(value)}" for name, value in found.items())
 
 
 def toml(value: Any) -> str:

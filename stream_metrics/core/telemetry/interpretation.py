@@ -93,6 +93,12 @@ HELP: Final[dict[Reason, str]] = {
 """The remedy for each reason."""
 
 
+EXPLAINED: Final = (
+    "`stream-metrics explain` shows what its traces say, and tries the settings that may help"
+)
+"""Where to look further, for refusals of an agent."""
+
+
 FOLLOWING: Final = (
     "no message tells whether they answer one question, so that each counts as a turn: if they are "
     "one, put a span around them, or set `otlp.turn` to trace"

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import (
@@ -320,7 +321,7 @@ def row_to_copy(span: Span, row: Row) -> str | None:
             other = ', or split = "whole" if all of it is one result' if how != '"whole"' else ""
             return f"otlp.shapes = [{{tool = {tool}, split = {how}}}]{other}"
         inner = parse_value(value) if isinstance(value, str) else value
-        listed = next(lists_of_objects(inner, "", 0), None)
+        listed = next(chain(lists_in(inner, dict), lists_in(inner, str)), None)
         if listed is not None:
             path, items = listed
             keys = keys_of(items)
@@ -329,24 +330,30 @@ def row_to_copy(span: Span, row: Row) -> str | None:
     return None
 
 
-def lists_of_objects(
-    value: Any, path: str, depth: int
-) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The lists of objects in a value, each with its path."""
+def lists_in(value: Any, of: type[dict[str, Any]] | type[str]) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of objects or of texts in a value, each with its path."""
+    return _lists_in(value, of, "", 0)
+
+
+def _lists_in(
+    value: Any, of: type[dict[str, Any]] | type[str], path: str, depth: int
+) -> Iterator[tuple[str, list[Any]]]:
     if depth > 8:
         return
     if isinstance(value, list):
-        if value and all(isinstance(one, dict) for one in value):
+        if value and all(isinstance(one, of) for one in value):
             yield f"{path}[]" if path else "[]", value
     elif isinstance(value, dict):
         for key, inner in value.items():
             step = key if _PLAIN.fullmatch(key) else _quoted(key)
-            yield from lists_of_objects(inner, f"{path}.{step}" if path else step, depth + 1)
+            yield from _lists_in(inner, of, f"{path}.{step}" if path else step, depth + 1)
 
 
-def keys_of(items: list[dict[str, Any]]) -> dict[str, str]:
-    """The keys of items that look like an id, an address, and a text."""
+def keys_of(items: list[Any]) -> dict[str, str]:
+    """The keys of items that look like an id, an address, and a text; none of texts."""
     first = items[0]
+    if isinstance(first, str):
+        return {}
     texts = {key: value for key, value in first.items() if isinstance(value, str)}
     found: dict[str, str] = {}
     for key, value in first.items():

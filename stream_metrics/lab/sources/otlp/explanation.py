@@ -24,7 +24,7 @@ from stream_metrics.core.telemetry import (
     interpret,
 )
 from stream_metrics.core.telemetry.contents.documents import Document
-from stream_metrics.core.telemetry.explanation import Seen, explain
+from stream_metrics.core.telemetry.explanation import Seen, explain, together
 from stream_metrics.core.telemetry.interpret import Details
 from stream_metrics.core.telemetry.interpreter import checked_events
 from stream_metrics.core.telemetry.recordings import Recordings
@@ -68,6 +68,8 @@ class Effect:
         left_out: Of these, those that ``otlp.scopes`` then leaves out.
         waiting: Of these, those that are refused only because of something else in their turn.
         still: Of these, those that are still refused.
+        told: Of these, those that are turns that then count.
+        new: Other spans of their traces that are refused then, and are not now.
         turns, turns_before: The turns of their traces that count then, and that do now.
         skipped: Of the turns then, those that are a decision not to search.
         traces, of_traces: The number of traces on which it was tried, and of all that it is about.
@@ -82,16 +84,21 @@ class Effect:
     left_out: int = 0
     waiting: int = 0
     still: int = 0
+    told: int = 0
+    new: int = 0
     turns: int = 0
     turns_before: int = 0
     skipped: int = 0
     traces: int = 0
     of_traces: int = 0
 
-    @property
-    def helps(self) -> bool:
-        """Whether it ends some of the refusals, and no turn that counts is lost."""
-        return self.still < self.calls and self.turns >= self.turns_before
+    def helps(self, kind: str) -> bool:
+        """Whether it ends some of the refusals of spans of this kind, and nothing else is lost."""
+        if self.still >= self.calls or self.turns < self.turns_before:
+            return False
+        if self.turns > self.turns_before or self.left_out:
+            return True
+        return self.told > 0 if kind == "turn" else not self.new
 
 
 @dataclass(slots=True)
@@ -177,6 +184,7 @@ class AgentSummary:
     inferred: int = 0
     page_ids: set[str] = field(default_factory=set)
     services: set[str] = field(default_factory=set)
+    together: Effect | None = None
     tools: dict[tuple[str, str], ToolSummary] = field(default_factory=dict)
 
 
@@ -196,6 +204,7 @@ class Explanation:
         self._mapping = reading[0]
         self._reader = TraceReader(*reading, limits)
         self._traces: list[str] = []
+        self._refused_spans: dict[str, set[str]] = {}
         self.traces = self.spans = self.empty = 0
         self.agents: dict[str | None, AgentSummary] = {}
         self.empty_scopes: Counter[str] = Counter()
@@ -214,11 +223,14 @@ class Explanation:
             interpretation, seen, details = self._reader.read(found)
             if len(self._traces) < MAX_TRIED_TRACES:
                 self._traces.append(interpretation.trace_id)
+            if own := {one.span_id for one in seen if one.own}:
+                self._refused_spans[interpretation.trace_id] = own
             self._add(interpretation, seen)
             self._add_roles(interpretation, details)
         for agent in self.agents.values():
             for tool in agent.tools.values():
                 self._try_rows(tool, store)
+            self._try_together(agent, store)
 
     def _agent(self, name: str | None) -> AgentSummary:
         return self.agents.setdefault(name, AgentSummary(name))
@@ -277,15 +289,37 @@ class Explanation:
             return
         about = [*tool.troubled]
         tried = self._traces if "two_scopes" in tool.own else about[:MAX_TRIED_TRACES]
-        before = self._outcome(tool, store, tried, Effect("", ""))
+        before = self._outcome(tool.troubled, store, tried, Effect("", ""))
         for row, condition in tool.rows.items():
-            effect = self._outcome(tool, store, tried, Effect(row, condition))
+            effect = self._outcome(tool.troubled, store, tried, Effect(row, condition))
             effect.turns_before, effect.of_traces = before.turns, len(about)
-            if effect.helps:
+            if effect.helps(tool.kind):
                 tool.effects.append(effect)
 
+    def _try_together(self, agent: AgentSummary, store: TraceStore) -> None:
+        """Note what the rows of several tools give if each has one only."""
+        tools = [tool for tool in agent.tools.values() if len(tool.effects) == 1]
+        if len(tools) < 2:
+            return
+        troubled: dict[str, set[str]] = {}
+        for tool in tools:
+            for trace, spans in tool.troubled.items():
+                troubled.setdefault(trace, set()).update(spans)
+        tried = [*troubled][:MAX_TRIED_TRACES]
+        before = self._outcome(troubled, store, tried, Effect("", ""))
+        rows = together(tool.effects[0].row for tool in tools)
+        conditions = dict.fromkeys(tool.effects[0].condition for tool in tools)
+        effect = self._outcome(troubled, store, tried, Effect(rows, " and ".join(conditions)))
+        effect.turns_before, effect.of_traces = before.turns, len(troubled)
+        if effect.turns > max(tool.effects[0].turns for tool in tools):
+            agent.together = effect
+
     def _outcome(
-        self, tool: ToolSummary, store: TraceStore, traces: Sequence[str], effect: Effect
+        self,
+        troubled: Mapping[str, set[str]],
+        store: TraceStore,
+        traces: Sequence[str],
+        effect: Effect,
     ) -> Effect:
         """Fill in what becomes of the spans at fault with the row."""
         reading = self._with_row(effect.row)
@@ -293,14 +327,18 @@ class Explanation:
             return effect
         reader = TraceReader(*reading, self._limits)
         for trace in traces:
-            troubled = tool.troubled.get(trace, set())
+            at_fault = troubled.get(trace, set())
             interpretation, seen, _ = reader.read(store.spans_of(trace))
             effect.traces += 1
-            effect.calls += len(troubled)
+            effect.calls += len(at_fault)
             effect.turns += len(interpretation.turns)
             effect.skipped += sum(turn.skipped for turn in interpretation.turns)
             after = {one.span_id: one for one in seen}
-            for span in troubled:
+            turns = {turn.span_id for turn in interpretation.turns}
+            effect.told += len(at_fault & turns)
+            refused = {span for span, one in after.items() if one.own}
+            effect.new += len(refused - self._refused_spans.get(trace, set()))
+            for span in at_fault:
                 one = after.get(span)  # none if it has a role now that finds nothing
                 if one is None or one.outcome in ("no search", "inside"):
                     effect.no_search += 1
@@ -379,4 +417,6 @@ def _as_plain(value: Any) -> Any:
         return sorted(value)
     if isinstance(value, list):
         return [asdict(one) for one in value]
+    if isinstance(value, Effect):
+        return asdict(value)
     return value
