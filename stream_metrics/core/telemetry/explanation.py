@@ -390,14 +390,19 @@ class _Explanation:
         elif reason in ("unrecognised", "ambiguous_documents", "unseen_searches", "content_off"):
             tool = tool_name(span)
             named = f"otlp.tools = {{{toml(tool)} = "
+            none = Proposal(f'{named}"other"}}', "if it is no search")
+            if not result.searches:
+                yield none
             if result.readings:
                 yield Proposal(f'{named}"search"}}', "if it searches")
             if not result.readings or reason == "ambiguous_documents":
+                unless = "" if result.searches else "it searches, and "
                 for shape, condition in shapes_for(span, row):
                     written = toml({"tool": _pattern(tool), **shape})
-                    yield Proposal(f"otlp.shapes = [{written}]", condition)
+                    yield Proposal(f"otlp.shapes = [{written}]", f"if {unless}{condition}")
             yield from self._rows_of_span(span, row)
-            yield Proposal(f'{named}"other"}}', "if it is no search")
+            if result.searches:
+                yield none
 
     def _rows_of_span(self, span: Span, row: Row | None) -> Iterator[Proposal]:
         """Rows that name the attributes in which the span has documents."""
@@ -420,7 +425,7 @@ class _Explanation:
             asked = () if row is None else row.query
             if queries := [one for one in asked if span.value(one) is not None]:
                 about["query"] = queries
-            yield Proposal(f"otlp.rows = [{toml(about)}]", f"if it found what is in {name}")
+            yield Proposal(f"otlp.rows = [{toml(about)}]", f"if it searches, and found {name}")
 
     def _which(self, span: Span, row: Row | None) -> dict[str, Any]:
         """What of a row fits this span and others like it."""
@@ -578,15 +583,15 @@ def shapes_for(span: Span, row: Row) -> Iterator[tuple[dict[str, str], str]]:
         if written is not None:
             for separator, name in _SEPARATORS.items():
                 if separator in written.strip():
-                    yield {"split": separator}, f"if {name} divide its results"
+                    yield {"split": separator}, f"{name} divide its results"
                     break
-            yield {"split": "whole"}, "if each text is one result"
+            yield {"split": "whole"}, "each text is one result"
             return
         inner = parse_value(value) if isinstance(value, str) else value
         lists = [*chain(lists_in(inner, dict), lists_in(inner, str))][:MAX_LISTS]
         for path, items in lists:
             place = f"in {path}" if path != "[]" else "the items of its list"
-            yield {"items": path, **keys_of(items)}, f"if its results are {place}"
+            yield {"items": path, **keys_of(items)}, f"its results are {place}"
         if lists:
             return
 
