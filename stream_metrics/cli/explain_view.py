@@ -81,6 +81,8 @@ def _of_traces(one: Mapping[str, Any], name: str) -> Iterator[str]:
         yield f"left aside are records that are no traces: {kinds}"
     if one["tools_not_listed"]:
         yield f"{one['tools_not_listed']:,} spans are of further tools, which are not listed"
+    if one["tools_not_tried"]:
+        yield f"no settings were tried for {one['tools_not_tried']:,} tools with the fewest spans"
 
 
 def _agent_title(one: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, Spa
 from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
 from stream_metrics.core.telemetry.roles.scopes import scopes_table
 from stream_metrics.core.telemetry.roles.tree import SpanTree
-from stream_metrics.core.telemetry.shapes.reading import plain_text, read_documents
+from stream_metrics.core.telemetry.shapes.reading import Reading, plain_text, read_result
 from stream_metrics.core.telemetry.shapes.users import tool_name
 from stream_metrics.core.telemetry.spans import (
     MAX_NAME_LENGTH,
@@ -343,9 +343,8 @@ class _Explanation:
             else:
                 found = documents_in_value(value)
                 place = name
-                if not isinstance(found, list):
-                    read = read_documents(value)
-                    found = read if isinstance(read, list) else None
+                if not isinstance(found, list) and isinstance(read := read_result(value), Reading):
+                    return read.source, self._place(span, place), read.documents
             if isinstance(found, list):
                 return "documents", self._place(span, place), tuple(found)
         return None, None, None
@@ -425,7 +424,7 @@ class _Explanation:
             asked = () if row is None else row.query
             if queries := [one for one in asked if span.value(one) is not None]:
                 about["query"] = queries
-            yield Proposal(f"otlp.rows = [{toml(about)}]", f"if it searches, and found {name}")
+            yield Proposal(f"otlp.rows = [{toml(about)}]", f"if it searches, and {name} has what it found")
 
     def _which(self, span: Span, row: Row | None) -> dict[str, Any]:
         """What of a row fits this span and others like it."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from dataclasses import fields as dataclass_fields
 from typing import Any, Final
 
+from stream_metrics.core.engine.config import OTHER
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.telemetry import (
     HELP,
@@ -31,8 +32,11 @@ from stream_metrics.core.telemetry.recordings import Recordings
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 
 EXAMPLE_LENGTH: Final = 200
+MAX_AGENTS: Final = 1_000
 MAX_TOOLS: Final = 1_000
+MAX_TRIED_TOOLS: Final = 100
 MAX_TRIED_TRACES: Final = 1_000
+"""The most traces on which the rows of one tool are tried: the first that are refused for it."""
 MAX_TRIED_ROWS: Final = 6
 """The most rows that are tried for one tool."""
 
@@ -130,7 +134,9 @@ class ToolSummary:
     recorded: str | None = None
     effects: list[Effect] = field(default_factory=list)
     rows: dict[str, str] = field(default_factory=dict)
-    troubled: dict[str, set[str]] = field(default_factory=dict)
+    at_fault: dict[str, set[str]] = field(default_factory=dict)
+    traces_at_fault: int = 0
+    _latest: str | None = None
 
     def add(self, one: Seen) -> None:
         """Add a span."""
@@ -160,8 +166,14 @@ class ToolSummary:
                 self.faults[one.fault] += 1
             if one.own:
                 self.own[one.reason] += 1
-                self.troubled.setdefault(one.trace_id, set()).add(one.span_id)
                 self.messages.setdefault(one.reason, one.message)
+                if one.trace_id != self._latest:
+                    self._latest = one.trace_id
+                    self.traces_at_fault += 1
+                    if len(self.at_fault) < MAX_TRIED_TRACES:
+                        self.at_fault[one.trace_id] = set()
+                if one.trace_id in self.at_fault:
+                    self.at_fault[one.trace_id].add(one.span_id)
                 for row, condition in one.rows:
                     if len(self.rows) < MAX_TRIED_ROWS:
                         self.rows.setdefault(row, condition)
@@ -204,11 +216,10 @@ class Explanation:
         self._mapping = reading[0]
         self._reader = TraceReader(*reading, limits)
         self._traces: list[str] = []
-        self._refused_spans: dict[str, set[str]] = {}
         self.traces = self.spans = self.empty = 0
         self.agents: dict[str | None, AgentSummary] = {}
         self.empty_scopes: Counter[str] = Counter()
-        self.left_out_tools = 0
+        self.left_out_tools = self.tools_not_tried = 0
 
     def add_refused(self, interpretation: Interpretation) -> None:
         """Add a trace that is refused without being read."""
@@ -223,16 +234,19 @@ class Explanation:
             interpretation, seen, details = self._reader.read(found)
             if len(self._traces) < MAX_TRIED_TRACES:
                 self._traces.append(interpretation.trace_id)
-            if own := {one.span_id for one in seen if one.own}:
-                self._refused_spans[interpretation.trace_id] = own
             self._add(interpretation, seen)
             self._add_roles(interpretation, details)
+        tools = [tool for agent in self.agents.values() for tool in agent.tools.values()]
+        tools = sorted((tool for tool in tools if tool.rows), key=lambda tool: -tool.spans)
+        self.tools_not_tried = len(tools[MAX_TRIED_TOOLS:])
+        for tool in tools[:MAX_TRIED_TOOLS]:
+            self._try_rows(tool, store)
         for agent in self.agents.values():
-            for tool in agent.tools.values():
-                self._try_rows(tool, store)
             self._try_together(agent, store)
 
     def _agent(self, name: str | None) -> AgentSummary:
+        if name not in self.agents and len(self.agents) >= MAX_AGENTS:
+            name = OTHER
         return self.agents.setdefault(name, AgentSummary(name))
 
     def _add(self, interpretation: Interpretation, seen: Iterable[Seen]) -> None:
@@ -285,60 +299,62 @@ class Explanation:
 
     def _try_rows(self, tool: ToolSummary, store: TraceStore) -> None:
         """Note what each row would change that helps."""
-        if not tool.rows:
-            return
-        about = [*tool.troubled]
-        tried = self._traces if "two_scopes" in tool.own else about[:MAX_TRIED_TRACES]
-        before = self._outcome(tool.troubled, store, tried, Effect("", ""))
+        tried = self._traces if "two_scopes" in tool.own else [*tool.at_fault]
+        refused: dict[str, set[str]] = {}
+        before = self._outcome(tool.at_fault, store, tried, Effect("", ""), refused)
         for row, condition in tool.rows.items():
-            effect = self._outcome(tool.troubled, store, tried, Effect(row, condition))
-            effect.turns_before, effect.of_traces = before.turns, len(about)
+            effect = self._outcome(tool.at_fault, store, tried, Effect(row, condition), refused)
+            effect.turns_before, effect.of_traces = before.turns, tool.traces_at_fault
             if effect.helps(tool.kind):
                 tool.effects.append(effect)
 
     def _try_together(self, agent: AgentSummary, store: TraceStore) -> None:
-        """Note what the rows of several tools give if each has one only."""
+        """Note what the rows of several tools give together, if each has one only."""
         tools = [tool for tool in agent.tools.values() if len(tool.effects) == 1]
         if len(tools) < 2:
             return
-        troubled: dict[str, set[str]] = {}
+        at_fault: dict[str, set[str]] = {}
         for tool in tools:
-            for trace, spans in tool.troubled.items():
-                troubled.setdefault(trace, set()).update(spans)
-        tried = [*troubled][:MAX_TRIED_TRACES]
-        before = self._outcome(troubled, store, tried, Effect("", ""))
-        rows = together(tool.effects[0].row for tool in tools)
+            for trace, spans in tool.at_fault.items():
+                at_fault.setdefault(trace, set()).update(spans)
+        tried = [*at_fault][:MAX_TRIED_TRACES]
+        before = self._outcome(at_fault, store, tried, Effect("", ""), {})
         conditions = dict.fromkeys(tool.effects[0].condition for tool in tools)
-        effect = self._outcome(troubled, store, tried, Effect(rows, " and ".join(conditions)))
-        effect.turns_before, effect.of_traces = before.turns, len(troubled)
+        effect = Effect(together(tool.effects[0].row for tool in tools), " and ".join(conditions))
+        self._outcome(at_fault, store, tried, effect, {})
+        effect.turns_before, effect.of_traces = before.turns, len(at_fault)
         if effect.turns > max(tool.effects[0].turns for tool in tools):
             agent.together = effect
 
     def _outcome(
         self,
-        troubled: Mapping[str, set[str]],
+        at_fault: Mapping[str, set[str]],
         store: TraceStore,
         traces: Sequence[str],
         effect: Effect,
+        refused_before: dict[str, set[str]],
     ) -> Effect:
-        """Fill in what becomes of the spans at fault with the row."""
+        """Fill in what becomes of the spans at fault with the row; without one ``refused_before``,
+        the spans of each trace that are refused."""
         reading = self._with_row(effect.row)
         if reading is None:
             return effect
         reader = TraceReader(*reading, self._limits)
         for trace in traces:
-            at_fault = troubled.get(trace, set())
+            mine = at_fault.get(trace, set())
             interpretation, seen, _ = reader.read(store.spans_of(trace))
             effect.traces += 1
-            effect.calls += len(at_fault)
+            effect.calls += len(mine)
             effect.turns += len(interpretation.turns)
             effect.skipped += sum(turn.skipped for turn in interpretation.turns)
             after = {one.span_id: one for one in seen}
             turns = {turn.span_id for turn in interpretation.turns}
-            effect.told += len(at_fault & turns)
+            effect.told += len(mine & turns)
             refused = {span for span, one in after.items() if one.own}
-            effect.new += len(refused - self._refused_spans.get(trace, set()))
-            for span in at_fault:
+            if not effect.row:
+                refused_before[trace] = refused
+            effect.new += len(refused - refused_before.get(trace, refused))
+            for span in mine:
                 one = after.get(span)  # none if it has a role now that finds nothing
                 if one is None or one.outcome in ("no search", "inside"):
                     effect.no_search += 1
@@ -391,17 +407,19 @@ def as_documents(
         "turns": sum(agent.turns for agent in agents),
         "others": dict(others),
         "tools_not_listed": explanation.left_out_tools,
+        "tools_not_tried": explanation.tools_not_tried,
     }
     for agent in sorted(agents, key=lambda one: (-one.searches, -one.turns, one.name or "")):
         about = _plain(agent, "tools")
         yield {"what": "agent", **about, "services": sorted(agent.services)}
         tools = sorted(agent.tools.values(), key=lambda one: (_ORDER[one.kind], one.name))
         for tool in tools:
-            without = ("rows", "troubled", *(() if texts else ("example", "recorded")))
+            without = (*_INTERNAL, *(() if texts else ("example", "recorded")))
             of = {"help": {reason: HELP[reason] for reason in tool.own}}
             yield {"what": "tool", **_plain(tool, *without), **of}
 
 
+_INTERNAL: Final = ("rows", "at_fault", "traces_at_fault", "_latest")
 _ORDER: Final = {"tool": 0, "retriever": 1, "reranker": 2, "span": 3, "turn": 4}
 
 
