@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext as quiet
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from stream_metrics.cli.common import ConfigOption, FormatOption, UsageError, load_settings
+from stream_metrics.cli.common import (
+    ConfigOption,
+    FormatOption,
+    UsageError,
+    load_settings,
+    stderr_console,
+)
 from stream_metrics.cli.explain_view import print_explanation
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import (
@@ -60,7 +67,9 @@ def explain(
     named = _with_folders(sources)
     source = Sources(named, settings, since, until)
     explanation = Explanation(partial(_with_row, settings), settings.engine_config().limits)
-    others = source.explain(explanation)
+    console = stderr_console()
+    with console.status("reading, and trying what may help") if console.is_terminal else quiet():
+        others = source.explain(explanation)
     for line in source.unread:
         typer.echo(line, err=True)
     if not explanation.spans:

@@ -182,6 +182,13 @@ def test_each_row_gives_what_it_says_of_captured_programs(name: str) -> None:
         gives_what_it_says(effect, several)
 
 
+def test_settings_that_change_nothing_are_not_told() -> None:
+    """As one turn, each trace would still lack the results of the tools that the model called."""
+    several = traces(capture("haystack-openinference-rawtool", CONFORMANCE))
+
+    assert effects(explained(*several)) == []
+
+
 def test_a_row_that_does_not_help_is_not_told() -> None:
     """No row finds an identity in results that have none."""
     spans = turn(ran("search_docs", [{"score": 0.5}, {"score": 0.4}], QUERY))
@@ -256,21 +263,27 @@ def test_calls_without_spans_are_told_with_the_messages_they_stand_in() -> None:
 
 
 def test_texts_are_in_the_example_only() -> None:
-    """Without texts, neither the question, the query nor a result is anywhere."""
+    """Without texts, neither the question, the query nor a result is anywhere, also not in names of
+    spans that have them."""
     asked = "Where is my orange parcel?"
     canaries = (asked, "orange", "Refunds take", "By train")
-    spans = turn(
-        ran("search_docs", LISTED, json.dumps({"query": asked}), id="s"),
-        ran("look up", PASSAGES, json.dumps({"query": asked}), id="x", start=30),
-        span("f", "turn", 50, 60, name=f"answer {asked}", scope="my.app"),
-    )
-    question = json.dumps([{"role": "user", "content": asked}])
-    spans[0] = msgspec.structs.replace(
-        spans[0], attributes={**spans[0].attributes, "gen_ai.input.messages": question}
-    )
-    without, whole = (json.dumps(explained(spans, texts=texts)) for texts in (False, True))
+    question = {"gen_ai.input.messages": json.dumps([{"role": "user", "content": asked}])}
+    query = json.dumps({"query": asked})
+    several = [
+        turn(
+            ran("search_docs", LISTED, query, id="s"),
+            ran("look up", PASSAGES, query, id="x", start=30),
+            trace_id="a",
+        ),
+        turn(span("f", "turn", 50, 60, name=f"answer {asked}", scope="my.app"), trace_id="b"),
+        turn(span("f", "turn", 50, 60, name=f"search {asked}", scope="my.app"), trace_id="c"),
+    ]
+    for spans in several:
+        spans[0] = msgspec.structs.replace(spans[0], attributes={**spans[0].attributes, **question})
+    without, whole = (json.dumps(explained(*several, texts=texts)) for texts in (False, True))
 
     assert not [one for one in canaries if one in without]
+    assert "search *" in without
     assert "Refunds take" in whole
 
 

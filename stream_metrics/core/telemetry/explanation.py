@@ -424,7 +424,9 @@ class _Explanation:
             asked = () if row is None else row.query
             if queries := [one for one in asked if span.value(one) is not None]:
                 about["query"] = queries
-            yield Proposal(f"otlp.rows = [{toml(about)}]", f"if it searches, and {name} has what it found")
+            yield Proposal(
+                f"otlp.rows = [{toml(about)}]", f"if it searches, and {name} has what it found"
+            )
 
     def _which(self, span: Span, row: Row | None) -> dict[str, Any]:
         """What of a row fits this span and others like it."""

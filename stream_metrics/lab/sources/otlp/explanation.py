@@ -34,7 +34,8 @@ from stream_metrics.lab.sources.otlp.traces import TraceStore
 EXAMPLE_LENGTH: Final = 200
 MAX_AGENTS: Final = 1_000
 MAX_TOOLS: Final = 1_000
-MAX_TRIED_TOOLS: Final = 100
+MAX_TRIALS: Final = 20_000
+"""The most interpretations of traces with other rows; tools with fewer spans are not tried then."""
 MAX_TRIED_TRACES: Final = 1_000
 """The most traces on which the rows of one tool are tried: the first that are refused for it."""
 MAX_TRIED_ROWS: Final = 6
@@ -219,7 +220,7 @@ class Explanation:
         self.traces = self.spans = self.empty = 0
         self.agents: dict[str | None, AgentSummary] = {}
         self.empty_scopes: Counter[str] = Counter()
-        self.left_out_tools = self.tools_not_tried = 0
+        self.left_out_tools = self.tools_not_tried = self._trials = 0
 
     def add_refused(self, interpretation: Interpretation) -> None:
         """Add a trace that is refused without being read."""
@@ -238,9 +239,11 @@ class Explanation:
             self._add_roles(interpretation, details)
         tools = [tool for agent in self.agents.values() for tool in agent.tools.values()]
         tools = sorted((tool for tool in tools if tool.rows), key=lambda tool: -tool.spans)
-        self.tools_not_tried = len(tools[MAX_TRIED_TOOLS:])
-        for tool in tools[:MAX_TRIED_TOOLS]:
-            self._try_rows(tool, store)
+        for tool in tools:
+            if self._trials > MAX_TRIALS:
+                self.tools_not_tried += 1
+            else:
+                self._try_rows(tool, store)
         for agent in self.agents.values():
             self._try_together(agent, store)
 
@@ -307,6 +310,8 @@ class Explanation:
             effect.turns_before, effect.of_traces = before.turns, tool.traces_at_fault
             if effect.helps(tool.kind):
                 tool.effects.append(effect)
+        if best := [one for one in tool.effects if one.turns > one.turns_before]:
+            tool.effects = best
 
     def _try_together(self, agent: AgentSummary, store: TraceStore) -> None:
         """Note what the rows of several tools give together, if each has one only."""
@@ -340,6 +345,7 @@ class Explanation:
         if reading is None:
             return effect
         reader = TraceReader(*reading, self._limits)
+        self._trials += len(traces)
         for trace in traces:
             mine = at_fault.get(trace, set())
             interpretation, seen, _ = reader.read(store.spans_of(trace))
