@@ -38,7 +38,7 @@ def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None
                 for line in _of_agent(one):
                     _print_wrapped(console, line, INDENT)
                 if (effect := one["together"]) is not None:
-                    head = "rows of several of its tools together, to copy into the settings:"
+                    head = f"what follows together, {effect['condition']} in each case:"
                     _print_row(console, head, effect, INDENT, turns_only=False)
             case "tool":
                 console.print()
@@ -121,19 +121,11 @@ def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
         yield page_ids_message(one["name"], one["page_ids"])
 
 
-_TITLES: Final = {
-    "tool": "Tool",
-    "retriever": "Retriever",
-    "reranker": "Reranker",
-    "span": "Span",
-    "turn": "Turn",
-}
-
-
 def _tool_title(one: Mapping[str, Any]) -> str:
     if not one["name"]:
         return "Traces"
-    return f"{_TITLES[one['kind']]} {printable(one['name'])}"
+    kind = one["kind"] if one["kind"] != "turn" else next(iter(one["roles"]))
+    return f"{kind.capitalize()} {printable(one['name'])}"
 
 
 def _lines(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -169,21 +161,31 @@ def _results(one: Mapping[str, Any], searches: int) -> str:
 def _refused(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not one["refused"]:
         return
-    number, spans = sum(one["refused"].values()), one["spans"]
+    number, spans, own = sum(one["refused"].values()), one["spans"], one["own"]
     yield "refused", f"{number:,} of {spans:,} ({number / spans:.0%}): {_most(one['refused'])}"
-    for message in one["messages"].values():
-        yield "", _COPIED.sub("", message)
+    for reason, message in one["messages"].items():
+        which = f"{reason}: " if len(one["refused"]) > 1 else ""
+        yield "", which + _COPIED.sub("", message)
     if one["faults"]:
         yield "", f"because something else in the same turn is refused: {_most(one['faults'])}"
-    if one["kind"] == "turn":
-        helped = bool(one["effects"])
-    else:
+    helped = bool(one["effects"])
+    if "unseen_searches" in own:
         helped = any(effect["searches"] for effect in one["effects"])
-    if not helped:
-        for help_ in one["help"].values():
-            yield "", f"what helps: {help_}"
+    for reason in own:
+        if not helped or reason not in _HAVE_ROWS:
+            yield "", f"what helps: {one['help'][reason]}"
 
 
+_HAVE_ROWS: Final = {
+    "ambiguous_documents",
+    "incomplete",
+    "no_conversation",
+    "outside_turn",
+    "two_scopes",
+    "unrecognised",
+    "unseen_searches",
+}
+"""Reasons against which settings are tried."""
 _OUTCOMES: Final = {
     "search": ("search", "searches"),
     "inside": ("part of another search", "parts of other searches"),
@@ -210,11 +212,9 @@ def _print_row(
     console: Console, head: str, effect: Mapping[str, Any], indent: int, *, turns_only: bool
 ) -> None:
     _print_wrapped(console, head, indent, "dim")
-    rows = effect["row"].splitlines()
-    for line in rows:
+    for line in effect["row"].splitlines():
         console.print(Text(f"{'':{indent + 2}}{line}", style="green"), soft_wrap=True)
-    which = "this row" if len(rows) == 1 else "these rows"
-    said = f"with {which}: {_effect(effect, turns_only=turns_only)}"
+    said = f"with this: {_effect(effect, turns_only=turns_only)}"
     _print_wrapped(console, said, indent + 2)
 
 
@@ -242,6 +242,8 @@ def _effect(one: Mapping[str, Any], *, turns_only: bool) -> str:
     turns = _number(one["turns"], "turn counts", "turns count")
     changed = one["turns"] != one["turns_before"]
     turns += f" instead of {one['turns_before']:,}" if changed else ", as before"
+    if one["no_search"] and not changed and not turns_only:
+        turns += ": something else in them is refused, too"
     if one["skipped"]:
         turns += f", {one['skipped']:,} as a decision not to search"
     parts.append(turns)

@@ -19,7 +19,7 @@ from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.explain_view import print_explanation
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.settings import OtlpSettings
-from stream_metrics.core.telemetry import Options, Span, SpanMapping, interpret
+from stream_metrics.core.telemetry import Interpretation, Options, Span, SpanMapping, interpret
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
 from stream_metrics.lab.sources.otlp.explanation import Explanation, as_documents
@@ -287,6 +287,39 @@ def test_texts_are_in_the_example_only() -> None:
     assert "Refunds take" in whole
 
 
+def test_a_trace_that_is_refused_unread_is_told() -> None:
+    """Such as one of a topic that has more open traces than there is room for."""
+    refused = Interpretation("a", service="support", agent="support", spans=7)
+    refused.refuse("no_room", "", "more traces are open", limit="bridge.open_traces")
+    found = Explanation(partial(reading, OtlpSettings()), Limits())
+    found.add_refused(refused)
+    about, agent, told = as_documents(found, {}, texts=True)
+
+    assert (about["spans"], agent["name"], agent["refused"]) == (7, "support", {"no_room": 1})
+    assert told["messages"] == {"no_room": "more traces are open (bridge.open_traces)"}
+
+
+def test_traces_without_a_search_or_a_turn_are_told_with_their_scopes() -> None:
+    """Whoever exported the wrong spans sees what they are."""
+    (about,) = explained([span("a", name="GET", scope="http.client")])
+
+    assert (about["empty"], about["empty_scopes"]) == (1, {"http.client": 1})
+
+
+def test_each_reason_has_its_message_and_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside others of the same tool that a row would help."""
+    several = [
+        turn(ran("search_docs", PASSAGES, QUERY), trace_id="a"),
+        turn(ran("search_docs", None, QUERY), trace_id="b"),
+    ]
+    said = " ".join(printed(explained(*several), monkeypatch).split())
+
+    assert "refused 2 of 2 (100%): unrecognised (1); content_off (1)" in said
+    assert "content_off: the tool's result is not recorded" in said
+    assert "what helps: let the instrumentation record the documents of searches" in said
+    assert 'split = "\\n\\n"}] with this: 1 of 2 searches, 3 results; 1 still refused' in said
+
+
 def test_the_example_has_200_characters() -> None:
     """A longer one ends with an ellipsis."""
     long = [{"id": "a", "text": "word " * 100}]
@@ -305,7 +338,7 @@ def test_rows_stand_whole_on_a_line_of_their_own(monkeypatch: pytest.MonkeyPatch
     assert [tomllib.loads(row) for row in rows] == [
         tomllib.loads(effect["row"]) for effect in effects(documents)
     ]
-    assert "with this row: 1 of 1 search, 3 results; 1 turn counts instead of 0" in lines
+    assert "with this: 1 of 1 search, 3 results; 1 turn counts instead of 0" in lines
 
 
 def test_lines_fit_the_terminal_and_end_without_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def explain(
     """
     if details.tree is None:
         for refusal in interpretation.refusals:
-            yield _of_refusal(refusal, None, ())
+            yield _of_refusal(refusal)
         return
     yield from _Explanation(given, mapping, details.tree, details, interpretation).all()
 
@@ -182,8 +182,13 @@ class _Explanation:
             unseen = refusal.reason == "unseen_searches" and refusal.span_id in self._unseen
             if refusal.span_id not in told and not unseen:
                 place = self._tree.by_id.get(refusal.span_id)
-                name = None if place is None else self._name(place)
-                yield _of_refusal(refusal, name, self._rows_of_turn(refusal))
+                role = None if place is None else self._tree.role(place)
+                yield _of_refusal(
+                    refusal,
+                    "" if place is None else self._name(place),
+                    role.value if role else "span",
+                    self._rows_of_turn(refusal),
+                )
 
     def _unseen_spans(self) -> dict[str, str]:
         """The spans that may have searched in turns without a search, with the rows that say that
@@ -384,6 +389,8 @@ class _Explanation:
         """Rows that may read the span's result, or say what the tool is."""
         if reason == "two_scopes":
             yield from self._rows_of_scopes(span, self._refused[span.span_id])
+        elif reason == "outside_turn":
+            yield from self._rows_of_turn(self._refused[span.span_id])
         elif result is None:
             yield from self._rows_of_span(span, row)
         elif reason in ("unrecognised", "ambiguous_documents", "unseen_searches", "content_off"):
@@ -458,6 +465,8 @@ class _Explanation:
             if none:
                 rows.append(Proposal(rows_to_copy([none]), "if it is no search"))
         reason, message = (None, "") if because is None else self._why_refused(because)
+        if reason == "unseen_searches":
+            message = "it may have searched, and does not tell what it found"
         return Seen(
             self._agent(span),
             "span",
@@ -501,18 +510,21 @@ class _Explanation:
 _SIGNS: Final = {"name": "its name", "query": "its arguments", "scores": "its scores"}
 
 
-def _of_refusal(refusal: Refusal, name: str | None, rows: tuple[Proposal, ...]) -> Seen:
-    """A refusal of a turn or a trace."""
+def _of_refusal(
+    refusal: Refusal, name: str = "", role: str = "span", rows: tuple[Proposal, ...] = ()
+) -> Seen:
+    """A refusal of a turn or a trace, with the role of the span that it names."""
     return Seen(
         refusal.agent,
         "turn",
-        "" if name is None else name[:MAX_NAME_LENGTH],
+        name[:MAX_NAME_LENGTH],
         refusal.trace_id,
         refusal.span_id,
         "refused",
         True,
         refusal.reason,
         refusal.message,
+        role=role,
         rows=rows,
     )
 

@@ -143,8 +143,8 @@ class ToolSummary:
         """Add a span."""
         self.spans += 1
         self.outcomes[one.outcome] += 1
+        self.roles[one.role] += 1
         if one.why:
-            self.roles[one.role] += 1
             self.why[one.why] += 1
         if one.shape is not None:
             self.shapes[one.shape] += 1
@@ -325,7 +325,7 @@ class Explanation:
         tried = [*at_fault][:MAX_TRIED_TRACES]
         before = self._outcome(at_fault, store, tried, Effect("", ""), {})
         conditions = dict.fromkeys(tool.effects[0].condition for tool in tools)
-        effect = Effect(together(tool.effects[0].row for tool in tools), " and ".join(conditions))
+        effect = Effect(together(tool.effects[0].row for tool in tools), ", and ".join(conditions))
         self._outcome(at_fault, store, tried, effect, {})
         effect.turns_before, effect.of_traces = before.turns, len(at_fault)
         if effect.turns > max(tool.effects[0].turns for tool in tools):
