@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from rich.console import Console
@@ -20,6 +21,8 @@ _COPIED: Final = re.compile(
 )
 """The rows at the end of a message, which are tried and printed by themselves."""
 INDENT: Final = 2
+MAX_SHOWN: Final = 50
+"""The most tools of an agent that are printed."""
 HEADS: Final = 13
 """The columns of the words before each line about a tool."""
 
@@ -27,25 +30,37 @@ HEADS: Final = 13
 def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None:
     """Print what ``as_documents`` returns."""
     console = Console(highlight=False)
-    for one in documents:
-        match one["what"]:
-            case "traces":
-                for line in _of_traces(one, printable(name)):
-                    _print_wrapped(console, line, 0)
-            case "agent":
-                console.print()
-                _print_wrapped(console, _agent_title(one), 0, "bold")
-                for line in _of_agent(one):
-                    _print_wrapped(console, line, INDENT)
-                if (effect := one["together"]) is not None:
-                    head = f"what follows together, {effect['condition']} in each case:"
-                    _print_row(console, head, effect, INDENT, turns_only=False)
-            case "tool":
-                console.print()
-                _print_wrapped(console, _tool_title(one), INDENT, "cyan")
-                for name, said in _lines(one):
-                    _print_wrapped(console, printable(said), INDENT + HEADS, first=name)
-                _print_rows(console, one)
+    about, *rest = documents
+    for line in _of_traces(about, printable(name)):
+        _print_wrapped(console, line, 0)
+    while rest:
+        agent, *rest = rest
+        tools = [*takewhile(lambda one: one["what"] == "tool", rest)]
+        rest = rest[len(tools) :]
+        _print_agent(console, agent, tools)
+
+
+def _print_agent(
+    console: Console, agent: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]
+) -> None:
+    console.print()
+    _print_wrapped(console, _agent_title(agent), 0, "bold")
+    for line in _of_agent(agent):
+        _print_wrapped(console, line, INDENT)
+    if (effect := agent["together"]) is not None:
+        head = f"what follows together, {effect['condition']} in each case:"
+        _print_row(console, head, effect, INDENT, turns_only=False)
+    most = sorted(tools, key=lambda tool: -tool["spans"])[:MAX_SHOWN]
+    for tool in (tool for tool in tools if tool in most):
+        console.print()
+        _print_wrapped(console, _tool_title(tool), INDENT, "cyan")
+        for head, said in _lines(tool):
+            _print_wrapped(console, printable(said), INDENT + HEADS, first=head)
+        _print_rows(console, tool)
+    if further := len(tools) - len(most):
+        console.print()
+        said = f"{further:,} more with fewer spans; --format json lists them"
+        _print_wrapped(console, said, INDENT)
 
 
 def _print_wrapped(
@@ -244,6 +259,9 @@ def _effect(one: Mapping[str, Any], *, turns_only: bool) -> str:
     turns += f" instead of {one['turns_before']:,}" if changed else ", as before"
     if one["no_search"] and not changed and not turns_only:
         turns += ": something else in them is refused, too"
+    if one["all_searches"] > one["searches"]:
+        turns += f", with {_number(one['all_searches'], 'search', 'searches')} and "
+        turns += _number(one["all_results"], "result")
     if one["skipped"]:
         turns += f", {one['skipped']:,} as a decision not to search"
     parts.append(turns)

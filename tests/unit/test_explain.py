@@ -151,8 +151,8 @@ def gives_what_it_says(effect: dict[str, Any], several: Sequence[Sequence[Span]]
 
     assert effect["turns"] == len(turns)
     assert effect["skipped"] == sum(turn.skipped for turn in turns)
-    if effect["searches"] == len(searches):
-        assert effect["results"] == sum(len(search.results) for search in searches)
+    assert effect["all_searches"] == len(searches)
+    assert effect["all_results"] == sum(len(search.results) for search in searches)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -348,6 +348,20 @@ def test_lines_fit_the_terminal_and_end_without_spaces(monkeypatch: pytest.Monke
 
     assert not [line for line in lines if len(line) > 80 and "otlp." not in line]
     assert not [line for line in lines if line != line.rstrip()]
+
+
+def test_tools_that_are_not_printed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that vary from call to call do not bury the others."""
+    spans = turn(
+        *(
+            ran(f"search_{at}", LISTED, QUERY, id=f"s{at}", start=6 + at, end=6.5 + at)
+            for at in range(53)
+        )
+    )
+    said = printed(explained(spans), monkeypatch)
+
+    assert said.count("Tool search_") == 50
+    assert said.endswith("3 more with fewer spans; --format json lists them\n")
 
 
 def run(*arguments: str) -> Any:

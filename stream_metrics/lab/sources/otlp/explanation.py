@@ -77,6 +77,7 @@ class Effect:
         new: Other spans of their traces that are refused then, and are not now.
         turns, turns_before: The turns of their traces that count then, and that do now.
         skipped: Of the turns then, those that are a decision not to search.
+        all_searches, all_results: Their searches and results, also those of others.
         traces, of_traces: The number of traces on which it was tried, and of all that it is about.
     """
 
@@ -94,6 +95,8 @@ class Effect:
     turns: int = 0
     turns_before: int = 0
     skipped: int = 0
+    all_searches: int = 0
+    all_results: int = 0
     traces: int = 0
     of_traces: int = 0
 
@@ -352,7 +355,10 @@ class Explanation:
             effect.traces += 1
             effect.calls += len(mine)
             effect.turns += len(interpretation.turns)
-            effect.skipped += sum(turn.skipped for turn in interpretation.turns)
+            for turn in interpretation.turns:
+                effect.skipped += turn.skipped
+                effect.all_searches += len(turn.searches)
+                effect.all_results += sum(len(search.results) for search in turn.searches)
             after = {one.span_id: one for one in seen}
             turns = {turn.span_id for turn in interpretation.turns}
             effect.told += len(mine & turns)
