@@ -20,7 +20,7 @@ TOOL_RESULTS: Final = (
     Mutation(
         "one sign of a search is enough",
         "messages, orders and rows of a database count as results of a search",
-        (Edit(TOOLS, "(len(signs) > 1 and", "(len(signs) > 0 and"),),
+        (Edit(TOOLS, "len(signs) > 1 and not", "len(signs) > 0 and not"),),
         f"{SEARCHES}::test_documents_with_fewer_signs_are_refused_with_the_row_to_copy",
         "assert (one.turns, one.refused) ==",
     ),

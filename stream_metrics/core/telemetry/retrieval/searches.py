@@ -111,7 +111,7 @@ def find_searches(
     length at which texts of the trace were certainly cut off.
     """
     spans = tree.with_role(Role.SEARCH, Role.TOOL)
-    results = _tool_results(tree, spans, mapping)
+    results = tool_results(tree, mapping)
     names = {span.span_id: _named(span, tree, results) for span in spans}
     chosen = _chosen(tree, spans, names, results)
     covered = tree.outermost(chosen)
@@ -119,7 +119,7 @@ def find_searches(
     with_documents = {span.span_id for span in spans if names[span.span_id].documents is not None}
     inner = tree.ancestors(chosen | with_documents)
     in_search = tree.nearest_ancestor(Role.SEARCH)
-    routes = _Routes(tree, mapping)
+    routes = Routes(tree, mapping)
     for span in spans:
         outer = covered.get(span.span_id)
         if span.span_id in chosen and outer == span.span_id:
@@ -137,11 +137,10 @@ def find_searches(
     return retrievals, problems, covered
 
 
-def _tool_results(
-    tree: SpanTree, spans: Iterable[Span], mapping: SpanMapping
-) -> dict[str, ToolResult]:
+def tool_results(tree: SpanTree, mapping: SpanMapping) -> dict[str, ToolResult]:
     """What each tool returned, by span id."""
-    if not any(tree.role(span) is Role.TOOL for span in spans):
+    tools = tree.with_role(Role.TOOL)
+    if not tools:
         return {}
     around = tree.ancestors(
         span.span_id
@@ -152,8 +151,7 @@ def _tool_results(
         span.span_id: result_of(
             span, tree.rows[span.span_id], mapping.tools, span.span_id in around
         )
-        for span in spans
-        if tree.role(span) is Role.TOOL
+        for span in tools
     }
     for id, told in tree.told.items():
         if id in results:
@@ -420,7 +418,7 @@ def _attributes(span: Span) -> str:
 
 
 def _retrieval(
-    span: Span, documents: Iterable[Document], tree: SpanTree, routes: _Routes
+    span: Span, documents: Iterable[Document], tree: SpanTree, routes: Routes
 ) -> Retrieval:
     query = query_of(span, tree.rows[span.span_id].query)
     route = routes.of(span, query)
@@ -467,14 +465,14 @@ def query_of(span: Span, names: Iterable[str]) -> str | None:
     return None
 
 
-class _Routes:
+class Routes:
     """The routes of searches: the data source, else the tool's name, else the retriever's."""
 
     def __init__(self, tree: SpanTree, mapping: SpanMapping) -> None:
         def tool(span: Span) -> str | None:
             if tree.role(span) is not Role.TOOL:
                 return None
-            return span.text(*mapping.tool) or _from_span(span)
+            return span.text(*mapping.tool) or from_span(span)
 
         self._sources = tree.inherited_in_turn(lambda span: span.text(*mapping.route))
         self._tools = tree.inherited_in_turn(tool)
@@ -485,11 +483,11 @@ class _Routes:
         if route is None:
             route = self._tools[span.span_id]
         if route is None:
-            route = _from_span(span, query)
+            route = from_span(span, query)
         return None if route is None else _short(route)
 
 
-def _from_span(span: Span, query: str | None = None) -> str | None:
+def from_span(span: Span, query: str | None = None) -> str | None:
     """The name of what ran by that of its span; None for several words that may be the user's."""
     name = _RUNS.sub("", span.name)
     words = name.casefold().split()
