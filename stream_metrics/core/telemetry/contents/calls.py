@@ -262,3 +262,18 @@ def _result(value: dict[str, Any]) -> tuple[str, Any] | None:
 
 def _first(value: dict[str, Any], names: Iterable[str]) -> str | None:
     return next((found for name in names if (found := text(value.get(name))) is not None), None)
+
+
+def told_results(span: Span) -> dict[str, Any]:
+    """The results that a model was given, by the calls' ids, from the first form that has some."""
+    found: dict[str, Any] = {}
+    for prefix in _NUMBERED_INPUTS:
+        for message in _unflattened(span.attributes, prefix):
+            found.update(result for one in walk(message) if (result := _result(one)) is not None)
+    return found or results_of(span)
+
+
+def mentions(span: Span, ids: Iterable[str]) -> bool:
+    """Whether a span has one of these ids of calls in a text."""
+    texts = [*texts_of(span)]
+    return any(id in each for id in ids for each in texts)

@@ -20,7 +20,9 @@ from stream_metrics.core.telemetry.contents.calls import (
     ToolCall,
     answer_is_lost,
     calls_of,
+    mentions,
     results_of,
+    told_results,
 )
 from stream_metrics.core.telemetry.contents.hosted import HostedSearch, hosted_searches
 from stream_metrics.core.telemetry.contents.messages import HOSTED, LOST
@@ -229,7 +231,9 @@ class _Calls:
             is not None
         ]
         waiting.sort(key=lambda one: one[0].end_ns)
-        if turn is not None and waiting:
+        if turn is not None and mentions(
+            self._tree.by_id[turn], [id for _, id, _ in waiting if id]
+        ):
             self._compare(waiting, results_of(self._tree.by_id[turn], whole=True))
         ended: list[tuple[Span, str, Any]] = []
         place = 0
@@ -242,7 +246,7 @@ class _Calls:
                 ended.append(waiting[place])
                 place += 1
             if ended:
-                given = self.results_of(model)
+                given = self._results.get(model.span_id) or told_results(model)
                 self._compare(ended, given)
                 if before is not None:
                     self._compare(_by_name(waiting[new:place], before, given), given)
