@@ -135,9 +135,9 @@ def _interpret(
         return interpretation, None, ResultIndex(None, (), {})
     kept, coarse = at_resolution(kept)
     tree = SpanTree(kept, mapping, options.scopes, coarse)
-    told = with_calls(tree)
-    if told is not None:
-        kept = told
+    more, told = with_calls(tree)
+    if more is not None:
+        kept = more
         tree = SpanTree(kept, mapping, options.scopes, coarse)
     moved = tools_of_searches(tree)
     if moved is None:
@@ -146,6 +146,7 @@ def _interpret(
     if moved:
         kept = [replace(span, parent_id=moved.get(span.span_id, span.parent_id)) for span in kept]
         tree = SpanTree(kept, mapping, options.scopes, coarse)
+    tree.told = told
     turns = tree.with_role(Role.TURN)
     if turns:
         interpretation.agent = agent_named(turns[0], mapping, tree) or interpretation.service

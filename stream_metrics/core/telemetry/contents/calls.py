@@ -41,6 +41,7 @@ _NUMBERED_OUTPUTS: Final = ("llm.output_messages.", "gen_ai.completion.")
 _NUMBERED_INPUTS: Final = ("llm.input_messages.", "gen_ai.prompt.")
 _INPUT_EVENTS: Final = ("gen_ai.tool.message", "gen_ai.user.message")
 _CALL_IDS: Final = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "callId")
+_NAMING_CALLS: Final = frozenset((*_CALL_IDS, "id"))
 _RESULTS: Final = ("content", "output", "response", "result")
 _REQUESTS: Final = re.compile(r"tool[_-]?call|tool[_-]?use|function", re.IGNORECASE)
 _MAY_CALL: Final = re.compile(r"tool|call|function|grounding", re.IGNORECASE)
@@ -204,6 +205,8 @@ def _call(value: dict[str, Any]) -> ToolCall | None:
     if "toolUse" in value and isinstance(value["toolUse"], dict):
         value = value["toolUse"]
     inner = value.get("tool_call", value.get("function"))
+    if not isinstance(inner, dict) and "name" not in value and "toolName" not in value:
+        return None
     about: dict[str, Any] = inner if isinstance(inner, dict) else {}
     function = about.get("function")
     about = {**about, **function} if isinstance(function, dict) else about
@@ -237,6 +240,8 @@ def _result(value: dict[str, Any]) -> tuple[str, Any] | None:
     inner = value.get("toolResult")
     if isinstance(inner, dict):
         value = inner
+    if _NAMING_CALLS.isdisjoint(value):
+        return None
     id = _first(value, _CALL_IDS)
     if id is None and value.get("type") in (
         "tool_call_response",

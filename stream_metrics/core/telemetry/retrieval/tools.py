@@ -29,7 +29,7 @@ from stream_metrics.core.telemetry.shapes.reading import (
     same_documents,
 )
 from stream_metrics.core.telemetry.shapes.users import ToolRows, tool_name
-from stream_metrics.core.telemetry.spans import Span, text
+from stream_metrics.core.telemetry.spans import Span, SpanEvent, text
 
 RESULTS: Final = (
     "gen_ai.tool.call.result",
@@ -121,6 +121,8 @@ _QUERIES: Final = frozenset(
         *("вопрос", "查询", "关键词", "クエリ", "質問", "검색어"),
     )
 )
+_UNSPECIFIED: Final = '{"result": "<not specified>"}'
+"""What Google's ADK records for a tool without a result."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
@@ -210,7 +212,7 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
 def _with_events(span: Span, named: SpanDocuments, read: _Reader) -> SpanDocuments:
     """The documents of a tool, if its events have them or do not differ from its attributes."""
     for event in span.events:
-        for name in _EVENTS.get(event.name, ()):
+        for name in _result_names(span, event):
             value = event.attributes.get(name)
             found = None if value is None else read(value)
             if isinstance(found, tuple) and named.documents is None:
@@ -236,7 +238,7 @@ def recorded_at(span: Span, row: Row) -> Iterator[tuple[str, Any]]:
         if (value := span.value(name)) is not None:
             yield name, value
     for event in span.events:
-        for name in _EVENTS.get(event.name, ()):
+        for name in _result_names(span, event):
             if (value := event.attributes.get(name)) is not None:
                 yield f"the event {event.name}", value
 
@@ -250,6 +252,25 @@ def _certain(span: Span, by_setting: bool, by_row: bool, around_search: bool) ->
     if around_search:
         return "the retriever inside it"
     return "gen_ai.tool.type" if _says_its_kind(span) else ""
+
+
+def _result_names(span: Span, event: SpanEvent) -> tuple[str, ...]:
+    """The attributes of an event that may have a tool's result; those of Strands' messages to the
+    tool have its arguments."""
+    if event.name == "gen_ai.tool.message" and span.scope.startswith("strands"):
+        return ()
+    return _EVENTS.get(event.name, ())
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a recorded result has nothing in it, as where content is left out.
+
+    >>> [is_missing(value) for value in ("{}", "__REDACTED__", {}, '"[]"', "No results.")]
+    [True, True, True, False, False]
+    """
+    if isinstance(value, str):
+        return "[]" not in value and (value.strip() == _UNSPECIFIED or text(value) is None)
+    return isinstance(value, dict) and not value
 
 
 def _says_its_kind(span: Span) -> bool:

@@ -209,6 +209,14 @@ LATER_ROWS: Final[tuple[Row, ...]] = (
         agent=("agent_name",),
     ),
     Row(
+        Role.TOOL,
+        (("gen_ai.tool.name", ""),),
+        "pydantic-ai: a tool, before GenAI's conventions",
+        scope="pydantic-ai",
+        documents=("tool_response", *TOOL_OUTPUT),
+        query=("tool_arguments", *TOOL_INPUT),
+    ),
+    Row(
         Role.OTHER,
         source="pydantic-ai: tools that run at once",
         scope="pydantic-ai",
