@@ -62,6 +62,7 @@ ROWS: Final[tuple[Row, ...]] = (
         for attributes, child in (((("ai.prompt.tools", ""),), ""), ((), "ai.toolCall"))
     ),
     Row(Role.OTHER, (("ai.operationId", ""),), _AI_SDK),
+    operation("agent_step", Role.STEP, "Vercel AI SDK 7: a model call and its tools"),
     # Mastra.
     *(
         Row(
@@ -121,6 +122,14 @@ ROWS: Final[tuple[Row, ...]] = (
         (("messaging.operation", ""),),
         f"{_AUTOGEN}: messages between agents",
         scope="autogen",
+    ),
+    operation(
+        "invoke_agent",
+        Role.TURN,
+        "pydantic-ai",
+        scope="pydantic-ai",
+        query=("pydantic_ai.all_messages", *QUESTION),
+        answer=("final_result", *ANSWER),
     ),
     # Groups of OpenTelemetry's conventions.
     *(
