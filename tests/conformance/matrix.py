@@ -176,6 +176,7 @@ def cases() -> Iterator[Case]:
     for framework in ("openai", "anthropic", "google_genai"):
         for instrumentation in ("openinference", "otel"):
             yield Case("agents", framework, instrumentation, "tool", "bare")
+    yield Case("adk", "google_adk", "latest", "tool", "redacted")
     yield Case("shared", "openai_agents", "openinference", "tool", "redacted")
     yield Case("shared", "openai_agents", "otel", "tool", "redacted")
 

@@ -357,17 +357,23 @@ class Own(Telemetry):
     """The spans that a framework writes itself."""
 
     needs_root = True
+    adk_schema = "1"
 
     def start(self) -> None:
+        os.environ["ADK_TELEMETRY_SCHEMA_VERSION_OPT_IN"] = self.adk_schema
         trace.set_tracer_provider(self.provider)
 
 
 class Latest(Own):
     """The same under the newest of the conventions."""
 
+    adk_schema = "2"
+
     def start(self) -> None:
         os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "gen_ai_latest_experimental"
-        os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
+        os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = (
+            "NO_CONTENT" if "redacted" in self.variants else "SPAN_ONLY"
+        )
         super().start()
 
 
