@@ -78,11 +78,11 @@ def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
         for other in later:
             if other.span_id not in results:
                 results[other.span_id] = results_of(other)
-            if any(call.id in results[other.span_id] for call in requested):
+            if any(call.result(results[other.span_id]) is not None for call in requested):
                 told, following = results[other.span_id], other
                 break
         for call in requested:
-            calls.add(model, following, call, told.get(call.id))
+            calls.add(model, following, call, call.result(told))
 
 
 class _Calls:
