@@ -175,6 +175,17 @@ def test_results_in_an_event_are_read(event: SpanEvent) -> None:
     assert (found(one), one.refused) == ([["a", "b"]], {})
 
 
+def test_a_tool_whose_event_has_no_documents_is_passed_over() -> None:
+    """A content block with an object in JSON is not the documents of the tool."""
+    block = json.dumps([{"text": '{"orders": [{"number": 1}]}'}])
+    event = SpanEvent("gen_ai.choice", 0, {"message": block})
+    other = ran("list_orders", None, '{"customer": "a"}', id="o", events=(event,))
+
+    one = turn_with(ran("search_docs", DOCUMENTS, QUERY), other)
+
+    assert (found(one), one.refused) == ([["a", "b"]], {})
+
+
 @pytest.mark.parametrize("name", ["tool_response", "tool.output", "gcp.vertex.agent.tool_response"])
 def test_results_in_another_attribute_of_the_tool_are_read(name: str) -> None:
     """Instrumentations have names of their own for it."""
