@@ -75,7 +75,7 @@ _OPENAI_AGENTS: Final = (
     "session filesearch"
 )
 
-_SERVED: Final = "tool objects envelope headed texttool partool empty skip memory other"
+_SERVED: Final = "tool objects envelope headed texttool innocent partool empty skip memory other"
 JAVASCRIPT: Final = ("ai_sdk", "langchain_js")
 """Frameworks whose programs run in Node."""
 
@@ -94,6 +94,14 @@ _PLAIN: Final = (
     ("shared", "openai_agents", "openinference otel langfuse mlflow", _OPENAI_AGENTS),
     ("openllmetry", "openai_agents", "openllmetry", _OPENAI_AGENTS),
     ("agents", "pydantic_ai", "native openinference", _SERVED),
+    ("agents", "pydantic_ai", "native", "mcp mcptext subagent"),
+    ("strands", "strands", "native latest", "mcp mcptext subagent sequence"),
+    ("adk", "google_adk", "native latest openinference", "subagent sequence"),
+    ("agents", "agent_framework", "native", "subagent sequence"),
+    ("agents", "smolagents", "openinference", "subagent"),
+    ("agents", "agno", "openinference otel", "subagent"),
+    ("crewai", "crewai", "openinference openllmetry", "sequence"),
+    ("agents", "ai_sdk", "ai6 ai7", "subagent"),
     ("agents", "ai_sdk", "ai5 ai6 ai7 ai7legacy", _SERVED),
     ("agents", "openai", "openinference otel", _SERVED),
     ("openllmetry", "openai", "openllmetry", _SERVED),
@@ -188,6 +196,8 @@ PROGRAMS: Final = {
     "their frameworks' forms",
     "rawtool, quiettool": "a tool that returns JSON, with and without a retriever inside",
     "texttool, listtool": "a tool that returns texts, and that no retriever is seen in",
+    "innocent": "the same, and the tool's name and description do not say that it searches",
+    "mcp, mcptext": "the tool of an MCP server that returns objects, or text with headings",
     "headed": "a tool that returns text with a heading, title and address for each result",
     "other": "a tool that is no search is called beside one that is",
     "partool": "a model calls two tools at once",
@@ -204,6 +214,7 @@ PROGRAMS: Final = {
     "both, side, parallel, parnodes, send, threads, batch": "searches side by side",
     "router, merging": "retrievers around others",
     "subagent, subgraph, handoff, agentengine": "agents, graphs and engines inside of others",
+    "sequence": "an agent that searches, and one that writes down what it found",
     "chain, engine, rag, loop, retrieve, retriever, hops, react": "without an agent, or with the "
     'framework\'s own loop; chain needs `otlp.turn = "trace"` where each chain is a workflow',
     "chat, memory": "the framework keeps the conversation",

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance.programs.corpus import Turn
@@ -13,7 +14,7 @@ from tests.conformance.programs.running import Run
 from tests.conformance.programs.served import Served, of_scenarios
 
 
-def programs(file: str) -> dict[str, Any]:
+def programs(file: str, more: Sequence[str] = ()) -> dict[str, Any]:
     """The programs of a file, in all scenarios."""
 
     def program(run: Run, scenario: str, _: Any) -> Any:
@@ -42,4 +43,4 @@ def programs(file: str) -> dict[str, Any]:
 
         return ask
 
-    return of_scenarios(program)
+    return of_scenarios(program, more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -56,7 +56,17 @@ FORMS: Final[dict[str, Callable[[Sequence[tuple[Page, float]]], Any]]] = {
     "headed": _headed,
     "texttool": lambda pages: "\n\n".join(page.text for page, _ in pages),
 }
-FORMS |= dict.fromkeys(("partool", "empty", "skip", "memory", "other", "mcp"), FORMS["tool"])
+FORMS["innocent"] = FORMS["texttool"]
+FORMS |= dict.fromkeys(("partool", "empty", "skip", "memory", "other"), FORMS["tool"])
+
+
+AGENTS: Final = ("subagent", "sequence")
+"""Scenarios with two agents: one is a tool of the other, or they follow each other."""
+FORMS |= dict.fromkeys(AGENTS, FORMS["tool"])
+SCENARIOS: Final = [name for name in FORMS if name not in AGENTS]
+MCP: Final = ("mcp", "mcptext")
+"""Scenarios whose tool is that of a server of the Model Context Protocol."""
+_RETURNED: Final = {"objects": list[dict[str, Any]], "envelope": dict[str, Any]}
 
 
 def found(scenario: str, query: str, tool: str = "search_handbook") -> Any:
@@ -69,39 +79,40 @@ def found(scenario: str, query: str, tool: str = "search_handbook") -> Any:
     return FORMS[scenario](pages)
 
 
-def tools(run: Run, scenario: str) -> list[Callable[[str], Any]]:
-    """The tools of a scenario as functions."""
-    run.skipping = scenario == "skip"
+def search_tool(scenario: str, name: str = "search_handbook") -> Callable[[str], Any]:
+    """The search tool of a scenario as a function."""
 
-    def search_handbook(query: str):  # type: ignore[no-untyped-def]
+    def search(query: str):  # type: ignore[no-untyped-def]
         """Search the handbook.
 
         Args:
             query: What to look for.
         """
-        return found(scenario, query)
+        return found(scenario, query, name)
 
-    def search_store(query: str):  # type: ignore[no-untyped-def]
-        """Search the store.
+    search.__name__ = name
+    if name == "consult":
+        search.__doc__ = "Ask Anna.\n\nArgs:\n    query: What to ask.\n"
+    search.__annotations__ = {"query": str, "return": _RETURNED.get(scenario, str)}
+    return search
 
-        Args:
-            query: What to look for.
-        """
-        return found(scenario, query, "search_store")
 
-    def list_orders(customer: str):  # type: ignore[no-untyped-def]
-        """List the orders of a customer.
+def list_orders(customer: str) -> str:
+    """List the orders of a customer.
 
-        Args:
-            customer: Whose orders to list.
-        """
-        return found(scenario, "", "list_orders")
+    Args:
+        customer: Whose orders to list.
+    """
+    return str(found("", customer, "list_orders"))
 
-    returned = {"objects": list, "envelope": dict}.get(scenario, str)
-    for each in (search_handbook, search_store, list_orders):
-        each.__annotations__["return"] = returned
-    beside = {"partool": [search_store], "other": [list_orders]}
-    return [search_handbook, *beside.get(scenario, ())]
+
+def tools(run: Run, scenario: str) -> list[Callable[[str], Any]]:
+    """The tools of a scenario as functions."""
+    run.skipping = scenario == "skip"
+    if scenario == "innocent":
+        return [search_tool(scenario, "consult")]
+    beside = {"partool": [search_tool(scenario, "search_store")], "other": [list_orders]}
+    return [search_tool(scenario), *beside.get(scenario, ())]
 
 
 def schemas(tools: Sequence[Callable[[str], Any]]) -> list[dict[str, Any]]:
@@ -117,16 +128,23 @@ def schemas(tools: Sequence[Callable[[str], Any]]) -> list[dict[str, Any]]:
             },
         }
         for one in tools
-        for name in [one.__code__.co_varnames[0]]
+        for name in [next(iter(one.__annotations__))]
     ]
 
 
-def of_scenarios(program: Callable[[Run, str, list[Any]], Any]) -> dict[str, Any]:
+def of_scenarios(
+    program: Callable[[Run, str, list[Any]], Any], more: Sequence[str] = ()
+) -> dict[str, Any]:
     """A framework's programs of all scenarios; they differ in their tools."""
     return {
         scenario: lambda run, scenario=scenario: program(run, scenario, tools(run, scenario))
-        for scenario in FORMS
+        for scenario in (*SCENARIOS, *more)
     }
+
+
+def _argument(schema: Any) -> str:
+    """The first argument in a tool's schema."""
+    return next(iter((schema or {}).get("properties") or ()), "query")
 
 
 class Served:
@@ -153,7 +171,10 @@ class Served:
 
             def _completion(self, asked: dict[str, Any]) -> None:
                 given = [(each["role"], json.dumps(each)) for each in asked["messages"]]
-                names = [one["function"]["name"] for one in asked.get("tools") or ()]
+                names = {
+                    one["function"]["name"]: _argument(one["function"].get("parameters"))
+                    for one in asked.get("tools") or ()
+                }
                 answer = served.answer(given, names)
                 message: dict[str, Any] = {"role": "assistant", "content": None}
                 if isinstance(answer, str):
@@ -190,7 +211,9 @@ class Served:
 
             def _message(self, asked: dict[str, Any]) -> None:
                 given = [(each["role"], json.dumps(each)) for each in asked["messages"]]
-                names = [one["name"] for one in asked.get("tools") or ()]
+                names = {
+                    one["name"]: _argument(one["input_schema"]) for one in asked.get("tools") or ()
+                }
                 answer = served.answer(given, names)
                 if isinstance(answer, str):
                     content: list[dict[str, Any]] = [{"type": "text", "text": answer}]
@@ -218,11 +241,11 @@ class Served:
                     (roles.get(each.get("role"), "user"), json.dumps(each))
                     for each in asked["contents"]
                 ]
-                names = [
-                    one["name"]
+                names = {
+                    one["name"]: _argument(one.get("parameters") or one.get("parametersJsonSchema"))
                     for each in asked.get("tools") or ()
                     for one in each.get("functionDeclarations", ())
-                ]
+                }
                 answer = served.answer(given, names)
                 parts: list[dict[str, Any]] = (
                     [{"text": answer}]
@@ -266,26 +289,37 @@ class Served:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{server.server_port}"
 
-    def answer(self, messages: Messages, names: Sequence[str]) -> Answer:
-        """What the model says to messages: their roles and what they contain, in any form."""
+    def answer(self, messages: Messages, tools: Mapping[str, str]) -> Answer:
+        """What the model says.
+
+        Args:
+            messages: Their roles and what they contain, in any form.
+            tools: The argument of each tool.
+        """
         turn, place = self._asked(messages)
         since = messages[place + 1 :]
         answers = [at for at, (role, _) in enumerate(since) if role == "assistant"]
         rounds = len(answers)
+        said = f"That is all about {turn.question}"
+        end = "final_answer" in tools
+        done: Answer = [Call("final", "final_answer", {"answer": said})] if end else said
+        calls = [name for name in tools if name.startswith(("search_", "list_", "consult"))]
+        if not calls and "research" in tools:
+            if rounds:
+                return done
+            return [Call(f"ask-{turn.number}", "research", {tools["research"]: turn.question})]
+        if not calls:
+            return done
         if 0 < rounds <= len(turn.searches):
             given = "".join(text for _, text in since[answers[-1] + 1 :])
             self._got(turn, rounds, seen(given, self.run.pages))
         if rounds >= len(turn.searches):
-            said = f"That is all about {turn.question}"
-            if "final_answer" in names:
-                return [Call("final", "final_answer", {"answer": said})]
-            return said
-        calls = [name for name in names if name.startswith(("search_", "list_"))]
+            return done
         return [
             Call(
                 f"call-{turn.session}-{turn.number}-{rounds + 1}-{at}",
                 name,
-                {"customer": "Ada"} if name == "list_orders" else {"query": turn.searches[rounds]},
+                {tools[name]: "Ada" if name == "list_orders" else turn.searches[rounds]},
             )
             for at, name in enumerate(calls)
         ]

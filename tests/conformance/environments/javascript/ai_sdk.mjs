@@ -38,15 +38,27 @@ const offered = Object.fromEntries(
 );
 const said = {};
 
+/** What the tools for a question are: those of the scenario, or an agent that has them. */
+function toolsFor(session) {
+  if (scenario !== "subagent") return offered;
+  const execute = async ({ question }) => {
+    const messages = [{ role: "user", content: question }];
+    return (await generateText({ ...common(session), messages, tools: offered })).text;
+  };
+  const properties = { question: { type: "string" } };
+  const inputSchema = jsonSchema({ type: "object", properties, required: ["question"] });
+  return { research: tool({ description: "Ask the researcher.", inputSchema, execute }) };
+}
+
+const common = (session) => ({ model: script, stopWhen: stepCountIs(9), ...told(session) });
+
 await run(traced, async ({ session, question }) => {
   const history = scenario === "memory" ? (said[session] ??= []) : [];
   history.push({ role: "user", content: question });
   const answer = await generateText({
-    model: script,
+    ...common(session),
     messages: history,
-    tools: offered,
-    stopWhen: stepCountIs(9),
-    ...told(session),
+    tools: toolsFor(session),
   });
   history.push(...answer.response.messages);
 });

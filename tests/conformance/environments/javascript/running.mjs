@@ -12,12 +12,14 @@ export const model = `${process.env.MODEL_ADDRESS}/v1`;
 export const tools = {
   partool: ["search_handbook", "search_store"],
   other: ["search_handbook", "list_orders"],
+  innocent: ["consult"],
 }[scenario] ?? ["search_handbook"];
 
 export const described = {
   search_handbook: "Search the handbook.",
   search_store: "Search the store.",
   list_orders: "List the orders of a customer.",
+  consult: "Ask Anna.",
 };
 
 /** What a tool is asked for, as a JSON schema. */

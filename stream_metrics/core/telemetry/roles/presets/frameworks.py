@@ -157,9 +157,8 @@ ROWS: Final[tuple[Row, ...]] = (
     # Google ADK.
     Row(
         Role.OTHER,
-        source=f"{_ADK}: calls at once, told a second time",
-        scope="gcp.vertex.agent",
-        span="execute_tool (merged tools)",
+        (("gen_ai.tool.name", "(merged tools)"),),
+        f"{_ADK}: calls at once, told a second time",
     ),
     Row(
         Role.MODEL,
