@@ -90,11 +90,11 @@ def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
         told, following = {}, later[0] if later else None
         for other in later:
             results = calls.results_of(other)
-            if any(call.id in results for call in requested):
+            if any(call.result(results) is not None for call in requested):
                 told, following = results, other
                 break
         for call in requested:
-            calls.add(model, following, call, told.get(call.id))
+            calls.add(model, following, call, call.result(told))
 
 
 class _Calls:
