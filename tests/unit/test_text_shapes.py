@@ -182,7 +182,17 @@ def test_several_blocks_are_several_results() -> None:
     assert [document.text for document in found.documents] == [REFUNDS, TRAVEL]
 
 
-@pytest.mark.parametrize("first", ["Found 2 results:", f"{REFUNDS}\n\n---\n\n{TRAVEL}"])
+def test_a_block_that_announces_as_many_results_as_follow_is_none() -> None:
+    """Servers of MCP put a line before their results."""
+    blocks = [{"text": text} for text in ("Found 2 results:", REFUNDS, TRAVEL)]
+
+    found = read_result(blocks)
+
+    assert isinstance(found, Reading)
+    assert [document.text for document in found.documents] == [REFUNDS, TRAVEL]
+
+
+@pytest.mark.parametrize("first", ["Found 5 results:", f"{REFUNDS}\n\n---\n\n{TRAVEL}"])
 def test_blocks_that_announce_or_have_several_results_are_refused(first: str) -> None:
     """Then a block is no result."""
     blocks = [{"text": text} for text in (first, REFUNDS, TRAVEL)]

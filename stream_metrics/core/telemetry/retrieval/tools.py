@@ -184,6 +184,8 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
     certain = tools.kind_of(name) == "search" or by_row or around_search or _says_its_kind(span)
     signs = _signs(span, row, name, found)
     wide = bool(found) and all(one.wide for one in found)
+    if wide and around_search and not any(one.id for one in named.documents or ()):
+        return ToolResult(SpanDocuments(None))  # the retriever inside says better what it found
     searches = certain or (len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3))
     if searches or not named.documents:
         if named.documents == () and not searches and not found:
