@@ -95,6 +95,17 @@ def scored(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ("dokumente_suchen", json.dumps({"suchbegriff": "x"}), DOCUMENTS),
         ("buscar_documentos", json.dumps({"consulta": "x"}), DOCUMENTS),
         ("ask", QUERY, scored(DOCUMENTS)),
+        ("search_code", QUERY, DOCUMENTS),
+        ("find_updated_docs", QUERY, DOCUMENTS),
+        *(
+            ("search_docs", json.dumps({"query": question}), DOCUMENTS)
+            for question in (
+                "explain where refunds come from",
+                "import duties on laptops",
+                "with whom do I share a desk",
+                "update of the travel policy | 2026",
+            )
+        ),
     ],
 )
 def test_two_signs_make_a_tool_a_search(name: str, arguments: str | None, result: Any) -> None:
@@ -115,6 +126,29 @@ def test_two_signs_make_a_tool_a_search(name: str, arguments: str | None, result
         ("look_up_rows", json.dumps({"query": "SELECT id, text FROM messages"}), DOCUMENTS),
         ("run_query", json.dumps({"query": "SELECT id, text FROM messages"}), DOCUMENTS),
         ("query_database", json.dumps({"query": "select * from t where a = 1"}), DOCUMENTS),
+        *(
+            ("search_database", json.dumps({"query": statement}), DOCUMENTS)
+            for statement in (
+                "-- the notes\nSELECT id FROM notes",
+                "(SELECT id FROM a) UNION (SELECT id FROM b)",
+                "```sql\nSELECT 1\n```",
+                "WITH x AS (SELECT 1) SELECT * FROM x",
+                "PRAGMA table_info(notes)",
+                "EXEC sp_list 1",
+                "MATCH (n:Note) RETURN n",
+                "{ notes { id text } }",
+                "query Notes($n: Int) { notes(first: $n) { id } }",
+                "db.notes.find({})",
+                "FROM notes | WHERE size > 1",
+                "up{job='api'}",
+                "import pandas as pd\ndf.head()",
+            )
+        ),
+        ("python", json.dumps({"query": "rows"}), scored(DOCUMENTS)),
+        ("translate", json.dumps({"q": "hello"}), scored(DOCUMENTS)),
+        ("delete_documents", json.dumps({"query": "old"}), DOCUMENTS),
+        ("save_search", json.dumps({"query": "refunds"}), DOCUMENTS),
+        ("rewriteSearchQuery", json.dumps({"query": "refunds"}), scored(DOCUMENTS)),
     ],
 )
 def test_documents_with_fewer_signs_are_refused_with_the_row_to_copy(

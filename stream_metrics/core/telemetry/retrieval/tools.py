@@ -66,7 +66,7 @@ _EVENTS: Final = {
     "tool_result": ("content", "result"),
 }
 _VERBS: Final = (
-    r"(?<![a-z])search|[a-z]Search|retriev|look(?:s|ing)?[ _-]?up"
+    r"(?<![a-z])search|(?<=[a-z])Search|retriev|look(?:s|ing)?[ _-]?up"
     r"|(?<![a-z])finds?(?![a-z])|(?<![a-z])find(?=[A-Z])"
     r"|durchsuch|(?<![a-z])such(?:e|en)(?![a-z])|[a-zß_]suche(?![a-z])|nachschlag"
     r"|(?<![a-z])busca(?:r|dor)?(?![a-z])|b[uú]squeda|(?<![a-z])(?:re)?cherch(?:e|er)(?![a-z])"
@@ -80,11 +80,34 @@ _NAMED: Final = re.compile(
     r"|passages?|corpus|articles?|tavily|duckduckgo|serp|serper|serpapi|exa)(?![a-z])",
     re.NOFLAG,
 )
-_DATABASE: Final = re.compile(
-    r"\s*(select|with|insert|update|delete|show|describe|pragma|explain|match|merge|create|alter|query|mutation)\b"
-    r".*(\b(from|set|into|tables?|return|where|as)\b|[{;])",
+_STATEMENT: Final = re.compile(
+    r"(?:\s|\(|```\w*\s|--[^\n]*\n|/\*.*?\*/)*+"
+    r"(?:select\b.*(?:\bfrom\b|;)|select\s+[\d*]|with\s+\w+\s+as\s*\(|insert\s+into|delete\s+from"
+    r"|update\s+\S+\s+set\b|(?:create|alter|drop|truncate)\s+(?:table|index|view|schema)"
+    r"|explain\s+(?:select|analyze)|merge\s+into|replace\s+into|exec\s+\w|call\s+[\w.]+\("
+    r"|show\s+(?:tables|databases|columns)|pragma\s+\w|(?:optional\s+)?(?:match|merge|create)\s*\("
+    # GraphQL
+    r"|(?:query|mutation|subscription)?\s*\w*\s*(?:\([^)]*\))?\s*\{\s*\w+\s*(?:\([^)]*\))?\s*\{"
+    r"|db\.\w+\.\w+\("  # MongoDB
+    r"|\w*\{\s*\w+\s*(?:=|!=|=~|!~)\s*[\"']|\w+\([^)]*\[\d+[smhd]\]"  # PromQL, LogQL
+    r"|[^|]*\|\s*(?:where|stats|project|summarize|extend|eval|table|fields|take)\b"  # ES|QL
+    r"|from\s+[\w.]+\s+import|import\s+\w+\s*(?:[\n,;.]|as\b)|print\(|(?:df|pd|np)\b\s*[.\[=])",
     re.IGNORECASE | re.DOTALL,
 )
+"""Matches statements of query languages, and code, which are no questions."""
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_CHANGING: Final = re.compile(
+    r"add|append|autocomplete|build|calculate|cancel|classify|convert|copy|create|delete|detect|edit"
+    r"|embed|generate|geocode|insert|moderate|move|pay|predict|remove|rename|rephrase|replace|rerank"
+    r"|rewrite|save|send|sentiment|set|spell|submit|subscribe|summarize|toggle|translate|update"
+    r"|upload|upsert|validate|weather|write",
+    re.IGNORECASE,
+)
+"""Words of tools that do something else, even if a verb of searching follows in their names."""
+_LANGUAGES: Final = re.compile(
+    r"bash|calculator|cypher|graphql|interpreter|python|repl|shell|sql|terminal", re.IGNORECASE
+)
+"""What tools run that are given code, unless their names have a verb of searching."""
 _QUERIES: Final = frozenset(
     (
         *("query", "q", "question", "keywords", "keyword", "search", "search_query", "searchQuery"),
@@ -235,9 +258,10 @@ def _signs(span: Span, row: Row, name: str, found: Iterable[Reading]) -> list[st
     """What shows that the tool searches: its name, its query, its scores."""
     about = span.text("gen_ai.tool.description", "tool.description") or ""
     signs = []
-    if means_searching(name) or _ABOUT.search(about):
+    otherwise = _does_otherwise(name)
+    if not otherwise and (means_searching(name) or _ABOUT.search(about)):
         signs.append("name")
-    if has_query(span, row, plain=bool(signs)):
+    if not otherwise and has_query(span, row, plain=bool(signs)):
         signs.append("query")
     if any(one.scored for one in found):
         signs.append("scores")
@@ -253,6 +277,19 @@ def means_searching(value: str) -> bool:
     return _NAMED.search(value) is not None
 
 
+def _does_otherwise(name: str) -> bool:
+    """Whether the name of a tool says that it does something else than search.
+
+    >>> [_does_otherwise(name) for name in ("delete_docs", "saveSearch", "python", "search_code")]
+    [True, True, True, False]
+    """
+    found = re.search(_VERBS, name)
+    words = _WORD.findall(name[: found.start()] if found else name)
+    return any(map(_CHANGING.fullmatch, words)) or (
+        found is None and any(map(_LANGUAGES.fullmatch, words))
+    )
+
+
 def has_query(span: Span, row: Row, plain: bool = False) -> bool:
     """Whether the tool's arguments have a query; ``plain`` is whether a text that is the only
     argument is one."""
@@ -264,7 +301,7 @@ def has_query(span: Span, row: Row, plain: bool = False) -> bool:
         if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
             value = parse_value(value)
             value = parse_value(value) if isinstance(value, str) and value[:1] == "{" else value
-        if plain and isinstance(value, str) and text(value) and not _DATABASE.match(value):
+        if plain and isinstance(value, str) and text(value) and not _STATEMENT.match(value):
             return True
         if _names_query(value, 0):
             return True
@@ -276,7 +313,7 @@ def _names_query(value: Any, depth: int) -> bool:
         return False
     for name in _QUERIES & value.keys():
         asked = value[name]
-        if not (isinstance(asked, str) and _DATABASE.match(asked)):
+        if not (isinstance(asked, str) and _STATEMENT.match(asked)):
             return True
     return any(_names_query(value.get(name), depth + 1) for name in _HOLDERS)
 
