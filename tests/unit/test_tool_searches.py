@@ -7,6 +7,7 @@ import re
 import tomllib
 from typing import Any
 
+import msgspec
 import pytest
 
 from stream_metrics.core.settings import OtlpSettings
@@ -463,6 +464,12 @@ HOSTED = {
             },
         ]
     },
+    "Perplexity": {
+        "choices": [{"message": {"role": "assistant", "content": "In five days [1]."}}],
+        "search_results": [
+            {"url": f"https://kb.example/{one['id']}", "title": "T"} for one in DOCUMENTS
+        ],
+    },
     "Gemini, grounding": {
         "candidates": [
             {
@@ -486,15 +493,103 @@ def test_a_search_of_the_models_provider_is_a_search_of_its_call(answer: dict[st
 
     assert one.refused == {}
     [search] = one.turns[0].searches
-    assert (search.query, len(search.results)) == ("refunds", 2)
+    asked = None if "choices" in answer else "refunds"  # Perplexity does not tell its queries
+    assert (search.query, len(search.results)) == (asked, 2)
 
 
-def test_a_search_of_the_models_provider_without_results_is_refused() -> None:
-    """Citations alone are none."""
-    answer = {"output": [{"type": "web_search_call", "id": "w", "action": {"query": "refunds"}}]}
-    one = with_messages({"output.value": json.dumps(answer)}, {})
+REDIRECT = "https://vertexaisearch.cloud.google.com/grounding-api-redirect/x"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {
+            "output.value": json.dumps(
+                {"output": [{"type": "web_search_call", "action": {"query": "refunds"}}]}
+            )
+        },
+        {
+            "output.value": json.dumps(
+                {"usage": {"server_tool_use": {"web_search_requests": 2}}, "content": []}
+            )
+        },
+        {
+            "output.value": json.dumps(
+                {
+                    "groundingMetadata": {
+                        "searchEntryPoint": {},
+                        "webSearchQueries": ["refunds"],
+                        "groundingChunks": [{"web": {"uri": REDIRECT}}],
+                    }
+                }
+            )
+        },
+        {"ai.response.toolCalls": '[{"toolName": "web_search", "providerExecuted": true}]'},
+        {"gen_ai.usage.web_search_requests": 1},
+        {"gen_ai.request.model": "sonar-pro"},
+        {"gen_ai.response.model": "gpt-4o-search-preview-2025-03-11"},
+    ],
+)
+def test_a_search_of_the_models_provider_without_results_is_refused(
+    answer: dict[str, Any],
+) -> None:
+    """Citations alone are none, nor is a number of searches, or a model that always searches."""
+    one = with_messages(answer, {})
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_a_number_of_no_searches_shows_none() -> None:
+    """Anthropic says in each answer how many there were."""
+    usage = {"usage": {"server_tool_use": {"web_search_requests": 0}}}
+    one = with_messages({"output.value": json.dumps(usage)}, {})
+
+    assert [turn.skipped for turn in one.turns] == [True]
+
+
+@pytest.mark.parametrize("asked", ["ORD-123", "42", "a@b.example", '{"input": "ORD-123"}'])
+def test_a_tool_that_was_given_an_id_alone_looks_something_up(asked: str) -> None:
+    """It is no search, although its name may mean one."""
+    one = turn_with(ran("find_order", DOCUMENTS, asked))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+@pytest.mark.parametrize("name", ["__arg1", "input", "topic"])
+def test_an_argument_that_is_the_only_one_is_the_query_of_a_search_tool(name: str) -> None:
+    """LangChain and others name it after nothing."""
+    one = turn_with(ran("search_docs", DOCUMENTS, json.dumps({name: "refunds in May"})))
+
+    assert found(one) == [["a", "b"]]
+
+
+def test_tools_of_frameworks_need_no_result() -> None:
+    """ADK's transfer to another agent returns nothing."""
+    attributes = {"gcp.vertex.agent.tool_response": "{}"}
+    transfer = ran("transfer_to_agent", id="transfer", attributes=attributes)
+    handoff = ran("handoff_to_expert", id="handoff", start=21, end=22)
+
+    one = turn_with(transfer, handoff, ran("search_docs", DOCUMENTS, QUERY, start=30, end=40))
+
+    assert (found(one), one.refused) == ([["a", "b"]], {})
+
+
+def test_a_result_in_another_attribute_than_the_rows_is_recorded() -> None:
+    """Then its content is not off."""
+    weather = ran("get_weather", id="w", attributes={"tool_response": '{"temperature": 3}'})
+
+    one = turn_with(weather, ran("search_docs", DOCUMENTS, QUERY, start=30, end=40))
+
+    assert (found(one), one.refused) == ([["a", "b"]], {})
+
+
+def test_a_retriever_inside_says_better_what_a_text_has() -> None:
+    """The text has no ids."""
+    text = "\n\n---\n\n".join(one["text"] for one in DOCUMENTS)
+    inner = genai("retrieval", "r", 12, 14, gen_ai__retrieval__documents=json.dumps(DOCUMENTS))
+    within = msgspec.structs.replace(inner, parent_id="tool")
+
+    assert found(turn_with(ran("search_docs", text, QUERY), within)) == [["a", "b"]]
 
 
 def test_a_row_of_the_settings_reads_a_list_by_its_paths() -> None:

@@ -43,7 +43,7 @@ _INPUT_EVENTS: Final = ("gen_ai.tool.message", "gen_ai.user.message")
 _CALL_IDS: Final = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "callId")
 _RESULTS: Final = ("content", "output", "response", "result")
 _REQUESTS: Final = re.compile(r"tool[_-]?call|tool[_-]?use|function", re.IGNORECASE)
-_MAY_CALL: Final = re.compile(r"tool|call|function|grounding", re.IGNORECASE)
+_MAY_CALL: Final = re.compile(r"tool|call|function|grounding|search_results", re.IGNORECASE)
 
 
 class ToolCall(NamedTuple):

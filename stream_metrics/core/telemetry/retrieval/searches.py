@@ -21,13 +21,19 @@ from stream_metrics.core.telemetry.contents.documents import (
 )
 from stream_metrics.core.telemetry.contents.messages import LOST, called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
-from stream_metrics.core.telemetry.retrieval.tools import ToolResult, result_of, row_to_copy
-from stream_metrics.core.telemetry.roles.kinds import SpanKinds, suggests_search
+from stream_metrics.core.telemetry.retrieval.tools import (
+    ToolResult,
+    recorded,
+    result_of,
+    row_to_copy,
+)
+from stream_metrics.core.telemetry.roles.kinds import SpanKinds, is_of_agents, suggests_search
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
 from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
 from stream_metrics.core.telemetry.roles.scopes import scopes_setting
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.shapes.reading import read_documents
+from stream_metrics.core.telemetry.shapes.users import tool_name
 from stream_metrics.core.telemetry.spans import Span, has_text, service_of, text
 
 _DATABASE: Final = re.compile(
@@ -237,9 +243,9 @@ def _without_documents(
         yield SpanProblem(span, *named.problem)
     elif span.failed:
         return
-    elif named.problem is not None or all(
-        span.value(name) is None for name in tree.rows[span.span_id].documents
-    ):
+    elif named.problem is not None or next(recorded(span, tree.rows[span.span_id]), None) is None:
+        if is_of_agents(tool_name(span)):
+            return
         if other := elsewhere(span, tree.rows[span.span_id]):
             yield SpanProblem(span, "unrecognised", other)
         else:

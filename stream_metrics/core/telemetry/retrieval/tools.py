@@ -143,6 +143,8 @@ _QUERIES: Final = frozenset(
         *("вопрос", "查询", "关键词", "クエリ", "質問", "검색어"),
     )
 )
+_ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
+"""The names of an argument that has what is looked for, if it is the only one."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
@@ -301,11 +303,27 @@ def has_query(span: Span, row: Row, plain: bool = False) -> bool:
         if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
             value = parse_value(value)
             value = parse_value(value) if isinstance(value, str) and value[:1] == "{" else value
-        if plain and isinstance(value, str) and text(value) and not _STATEMENT.match(value):
+        if plain and _is_question(value):
             return True
+        if plain and isinstance(value, dict) and len(value) == 1:
+            only, asked = next(iter(value.items()))
+            if only in _ONLY and _is_question(asked):
+                return True
         if _names_query(value, 0):
             return True
     return False
+
+
+def _is_question(value: Any) -> bool:
+    """Whether a text may be what somebody looks for, rather than an id, an address or code.
+
+    >>> [_is_question(one) for one in ("refunds", "how long?", "ORD-123", "a@b.example")]
+    [True, True, False, False]
+    """
+    written = text(value) if isinstance(value, str) else None
+    if written is None or _STATEMENT.match(written):
+        return False
+    return len(written.split()) > 1 or written.strip("?!.\"'").isalpha()
 
 
 def _names_query(value: Any, depth: int) -> bool:
