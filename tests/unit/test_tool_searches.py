@@ -583,6 +583,57 @@ def test_a_result_in_another_attribute_than_the_rows_is_recorded() -> None:
     assert (found(one), one.refused) == ([["a", "b"]], {})
 
 
+def _twice(*ids: list[str]) -> Interpretation:
+    """Searches that found the same texts the other way round, under these ids."""
+    texts = [one["text"] for one in DOCUMENTS]
+    lists = zip(ids, (texts, texts[::-1]), strict=True)
+    return turn_with(
+        *(
+            ran(
+                "search_docs",
+                [{"id": id, "text": text} for id, text in zip(names, found, strict=True)],
+                QUERY,
+                id=f"tool-{place}",
+                start=10 + 20 * place,
+                end=20 + 20 * place,
+            )
+            for place, (names, found) in enumerate(lists)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        (["doc1", "doc2"], ["doc1", "doc2"]),
+        (["chunk_0", "chunk_1"], ["chunk_0", "chunk_1"]),
+        (["q-1-0", "q-1-1"], ["q-2-0", "q-2-1"]),
+    ],
+)
+def test_ids_that_a_tool_makes_for_each_search_are_refused(ids: tuple[list[str], ...]) -> None:
+    """They are places, or numbers of a request and places in it."""
+    assert _twice(*ids).refused == {"no_identity": 2}
+
+
+@pytest.mark.parametrize("ids", [["#0", "#1"], ["result_1", "result_2"], ["turn0a0", "turn0a1"]])
+def test_ids_that_are_written_as_places_are_none(ids: list[str]) -> None:
+    """The texts identify the results then."""
+    one = _twice(ids, ids)
+
+    results = [
+        [result.ids["passage"] for result in search.results] for search in one.turns[0].searches
+    ]
+    assert one.refused == {}
+    assert results[0] == results[1][::-1]
+
+
+def test_ids_that_end_in_numbers_and_stay_with_their_texts_are_ids() -> None:
+    """Wherever the results stand."""
+    one = _twice(["doc1", "doc2"], ["doc2", "doc1"])
+
+    assert (found(one), one.refused) == ([["doc1", "doc2"], ["doc2", "doc1"]], {})
+
+
 def test_a_retriever_inside_says_better_what_a_text_has() -> None:
     """The text has no ids."""
     text = "\n\n---\n\n".join(one["text"] for one in DOCUMENTS)
