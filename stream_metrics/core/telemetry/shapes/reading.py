@@ -139,6 +139,8 @@ _DOCUMENTS: Final = "a list of documents"
 _NAMED: Final = "the list "
 _JSON: Final = re.compile(r"""\{\s*["']|\[\s*[{"']""")
 """The beginning of JSON, or of a Python literal."""
+_OBJECTS: Final = re.compile(r"[\[({'\"\w: ]*?\b[A-Z]\w*\(\w+=")
+"""The beginning of a list of objects, as in ``[Document(id=``."""
 
 
 def _rows_by_key() -> dict[str, list[int]]:
@@ -298,6 +300,8 @@ def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
             return
     if name and name not in (*_GENERAL, *_WIDE, "text", "tool_response", "body"):
         return
+    if _OBJECTS.match(stripped):
+        return  # objects as Python shows them, which cannot be read
     texts = results_in_text(stripped)
     if len(texts) > 1:
         rows = " and ".join(source for source, _ in texts)
