@@ -46,7 +46,7 @@ _CALL_IDS: Final = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "c
 _NAMING_CALLS: Final = frozenset((*_CALL_IDS, "id"))
 _RESULTS: Final = ("content", "output", "response", "result")
 _REQUESTS: Final = re.compile(r"tool[_-]?call|tool[_-]?use|function", re.IGNORECASE)
-_MAY_CALL: Final = re.compile(r"tool|call|function|grounding", re.IGNORECASE)
+_MAY_CALL: Final = re.compile(r"tool|call|function|grounding|search_results", re.IGNORECASE)
 
 
 class ToolCall(NamedTuple):
