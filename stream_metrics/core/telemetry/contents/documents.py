@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 from stream_metrics.core import unicode
 from stream_metrics.core.telemetry.contents.literals import parse_value
-from stream_metrics.core.telemetry.spans import Span, text
+from stream_metrics.core.telemetry.spans import MIN_TEXT_LENGTH, Span, text
 
 MAX_DEPTH: Final = 12
 
@@ -47,6 +47,10 @@ LOCAL_ID: Final = re.compile(
     r"(chunk|passage|para|paragraph|segment|split)[\s_.:#-]?\d+([\s_.:-]\d+)?", re.IGNORECASE
 )
 """Ids of chunks that are certainly unique in their document only."""
+_RANK: Final = re.compile(
+    r"#\d+|(result|hit|match|rank|source|ref|citation)[ _.:#-]?\d+|turn\d+[a-z]+\d+", re.IGNORECASE
+)
+"""Ids that number the results of a search."""
 _UNIQUE: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
 _ROLES: Final = ("human", "user", "ai", "assistant", "system", "tool", "function")
 _NODE: Final = re.compile(
@@ -160,6 +164,34 @@ def same_document(one: Document, other: Document) -> bool | None:
         return one.form == other.form
     places = (one.address, other.address)
     return places[0] == places[1] if all(places) else None
+
+
+def differ(some: Sequence[Document], others: Sequence[Document]) -> bool:
+    """Whether two records of one result show other documents, or another number of them.
+
+    Only what both show compares. A text may be cut off in one of them, or have words around it.
+
+    >>> differ([Document(id="a", text="One.")], [Document(id="a")])
+    False
+    >>> differ([Document(id="a")], [Document(id="b")])
+    True
+    """
+    if len(some) != len(others):
+        pairs = zip(some, others, strict=False)
+        return not some or not others or any(shows_same(*pair) is not None for pair in pairs)
+    return any(shows_same(one, other) is False for one, other in zip(some, others, strict=True))
+
+
+def shows_same(one: Document, other: Document) -> bool | None:
+    """Whether two records show the same document; None if nothing that both show compares."""
+    if one.id is not None and other.id is not None and one.id_name == other.id_name:
+        return one.id == other.id
+    pairs = ((one.id, other.id), (one.address, other.address))
+    compared = [mine == its for mine, its in pairs if mine is not None and its is not None]
+    if one.form is not None and other.form is not None:
+        short, long = sorted((one.form, other.form), key=len)
+        compared.append(short == long or (len(short) >= MIN_TEXT_LENGTH and short in long))
+    return any(compared) if compared else None
 
 
 class DocumentIndex:
@@ -543,7 +575,7 @@ def usual_document(value: dict[str, Any]) -> Document:
 def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> tuple[str | None, str]:
     """The document's own id, and its name. That of a chunk counts together with its document."""
     for name in _OWN_IDS:
-        if own := text(parts.get(name)):
+        if (own := text(parts.get(name))) and not _RANK.fullmatch(own):
             fields = {**about, **parts}
             place = _named(fields, _DOCUMENT_IDS) or page or _named(fields, _FILES)
             return (in_document(own, place) if LOCAL_ID.fullmatch(own) else own), name

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import (
@@ -28,7 +29,7 @@ from stream_metrics.core.telemetry.shapes.reading import (
     same_documents,
 )
 from stream_metrics.core.telemetry.shapes.users import ToolRows, tool_name
-from stream_metrics.core.telemetry.spans import Span, text
+from stream_metrics.core.telemetry.spans import Span, SpanEvent, text
 
 RESULTS: Final = (
     "gen_ai.tool.call.result",
@@ -66,7 +67,7 @@ _EVENTS: Final = {
     "tool_result": ("content", "result"),
 }
 _VERBS: Final = (
-    r"(?<![a-z])search|[a-z]Search|retriev|look(?:s|ing)?[ _-]?up"
+    r"(?<![a-z])search|(?<=[a-z])Search|retriev|look(?:s|ing)?[ _-]?up"
     r"|(?<![a-z])finds?(?![a-z])|(?<![a-z])find(?=[A-Z])"
     r"|durchsuch|(?<![a-z])such(?:e|en)(?![a-z])|[a-zß_]suche(?![a-z])|nachschlag"
     r"|(?<![a-z])busca(?:r|dor)?(?![a-z])|b[uú]squeda|(?<![a-z])(?:re)?cherch(?:e|er)(?![a-z])"
@@ -80,11 +81,34 @@ _NAMED: Final = re.compile(
     r"|passages?|corpus|articles?|tavily|duckduckgo|serp|serper|serpapi|exa)(?![a-z])",
     re.NOFLAG,
 )
-_DATABASE: Final = re.compile(
-    r"\s*(select|with|insert|update|delete|show|describe|pragma|explain|match|merge|create|alter|query|mutation)\b"
-    r".*(\b(from|set|into|tables?|return|where|as)\b|[{;])",
+_STATEMENT: Final = re.compile(
+    r"(?:\s|\(|```\w*\s|--[^\n]*\n|/\*.*?\*/)*+"
+    r"(?:select\b.*(?:\bfrom\b|;)|select\s+[\d*]|with\s+\w+\s+as\s*\(|insert\s+into|delete\s+from"
+    r"|update\s+\S+\s+set\b|(?:create|alter|drop|truncate)\s+(?:table|index|view|schema)"
+    r"|explain\s+(?:select|analyze)|merge\s+into|replace\s+into|exec\s+\w|call\s+[\w.]+\("
+    r"|show\s+(?:tables|databases|columns)|pragma\s+\w|(?:optional\s+)?(?:match|merge|create)\s*\("
+    # GraphQL
+    r"|(?:query|mutation|subscription)?\s*\w*\s*(?:\([^)]*\))?\s*\{\s*\w+\s*(?:\([^)]*\))?\s*\{"
+    r"|db\.\w+\.\w+\("  # MongoDB
+    r"|\w*\{\s*\w+\s*(?:=|!=|=~|!~)\s*[\"']|\w+\([^)]*\[\d+[smhd]\]"  # PromQL, LogQL
+    r"|[^|]*\|\s*(?:where|stats|project|summarize|extend|eval|table|fields|take)\b"  # ES|QL
+    r"|from\s+[\w.]+\s+import|import\s+\w+\s*(?:[\n,;.]|as\b)|print\(|(?:df|pd|np)\b\s*[.\[=])",
     re.IGNORECASE | re.DOTALL,
 )
+"""Matches statements of query languages, and code, which are no questions."""
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_CHANGING: Final = re.compile(
+    r"add|append|autocomplete|build|calculate|cancel|classify|convert|copy|create|delete|detect|edit"
+    r"|embed|generate|geocode|insert|moderate|move|pay|predict|remove|rename|rephrase|replace|rerank"
+    r"|rewrite|save|send|sentiment|set|spell|submit|subscribe|summarize|toggle|translate|update"
+    r"|upload|upsert|validate|weather|write",
+    re.IGNORECASE,
+)
+"""Words of tools that do something else, even if a verb of searching follows in their names."""
+_LANGUAGES: Final = re.compile(
+    r"bash|calculator|cypher|graphql|interpreter|python|repl|shell|sql|terminal", re.IGNORECASE
+)
+"""What tools run that are given code, unless their names have a verb of searching."""
 _QUERIES: Final = frozenset(
     (
         *("query", "q", "question", "keywords", "keyword", "search", "search_query", "searchQuery"),
@@ -120,6 +144,10 @@ _QUERIES: Final = frozenset(
         *("вопрос", "查询", "关键词", "クエリ", "質問", "검색어"),
     )
 )
+_UNSPECIFIED: Final = '{"result": "<not specified>"}'
+"""What Google's ADK records for a tool without a result."""
+_ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
+"""The names of an argument that has what is looked for, if it is the only one."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
@@ -145,16 +173,22 @@ class ToolResult:
     Attributes:
         named: The documents, as of any span; those of a tool that does not search are none.
         searches: Whether it is a search by the rules of this module.
+        certain: What says so without signs; empty if nothing does.
+        signs: What of its name, its query and its scores shows that it searches.
+        readings: The values that were read, each with its reading.
     """
 
     named: SpanDocuments
     searches: bool = False
+    certain: str = ""
+    signs: tuple[str, ...] = ()
+    readings: tuple[tuple[Any, Reading], ...] = ()
 
 
 def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> ToolResult:
     """What a tool's span returned; ``around_search`` is whether a retriever ran inside."""
     name = tool_name(span)
-    found: list[Reading] = []
+    read_values: list[tuple[Any, Reading]] = []
     own = [*tools.shapes_of(name)]
     by_row = False
 
@@ -172,7 +206,7 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
             return reading.reason, reading.message
         if reading is None:
             return None
-        found.append(reading)
+        read_values.append((value, reading))
         return [*reading.documents]
 
     named = documents_of(span, row.documents, strict=True, read=read)
@@ -181,25 +215,32 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
         named = documents_of(span, others, strict=True, read=read)
     if named.problem is None and span.events:
         named = _with_events(span, named, read)
-    certain = tools.kind_of(name) == "search" or by_row or around_search or _says_its_kind(span)
+    found = [reading for _, reading in read_values]
+    certain = _certain(span, tools.kind_of(name) == "search", by_row, around_search)
     signs = _signs(span, row, name, found)
+    seen = (certain, tuple(signs), tuple(read_values))
     wide = bool(found) and all(one.wide for one in found)
-    searches = certain or (len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3))
+    if wide and around_search and not any(one.id for one in named.documents or ()):
+        # The retriever inside says better what it found.
+        return ToolResult(SpanDocuments(None), False, *seen)
+    searches = bool(certain) or (
+        len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3)
+    )
     if searches or not named.documents:
         if named.documents == () and not searches and not found:
             named = SpanDocuments(None)
-        return ToolResult(named, searches)
+        return ToolResult(named, searches, *seen)
     if wide:
-        return ToolResult(SpanDocuments(None))
+        return ToolResult(SpanDocuments(None), False, *seen)
     only = f"only its {signs[0]} says" if signs else "neither its name nor a query nor scores say"
     message = f"{name!r} returned documents, and {only} that it searches; {_rows_of(name)}"
-    return ToolResult(SpanDocuments(None, ("unrecognised", message)))
+    return ToolResult(SpanDocuments(None, ("unrecognised", message)), False, *seen)
 
 
 def _with_events(span: Span, named: SpanDocuments, read: _Reader) -> SpanDocuments:
     """The documents of a tool, if its events have them or do not differ from its attributes."""
     for event in span.events:
-        for name in _EVENTS.get(event.name, ()):
+        for name in _result_names(span, event):
             value = event.attributes.get(name)
             found = None if value is None else read(value)
             if isinstance(found, tuple) and named.documents is None:
@@ -216,13 +257,48 @@ def _with_events(span: Span, named: SpanDocuments, read: _Reader) -> SpanDocumen
 
 def recorded(span: Span, row: Row) -> Iterator[Any]:
     """The values that a tool's span has as its result, in the order in which they are read."""
+    return (value for _, value in recorded_at(span, row))
+
+
+def recorded_at(span: Span, row: Row) -> Iterator[tuple[str, Any]]:
+    """The same, each with the name of its attribute or event."""
     for name in dict.fromkeys((*row.documents, *RESULTS)):
         if (value := span.value(name)) is not None:
-            yield value
+            yield name, value
     for event in span.events:
-        for name in _EVENTS.get(event.name, ()):
+        for name in _result_names(span, event):
             if (value := event.attributes.get(name)) is not None:
-                yield value
+                yield f"the event {event.name}", value
+
+
+def _certain(span: Span, by_setting: bool, by_row: bool, around_search: bool) -> str:
+    """What says for certain that the tool searches; empty if nothing does."""
+    if by_setting:
+        return "otlp.tools"
+    if by_row:
+        return "otlp.shapes"
+    if around_search:
+        return "the retriever inside it"
+    return "gen_ai.tool.type" if _says_its_kind(span) else ""
+
+
+def _result_names(span: Span, event: SpanEvent) -> tuple[str, ...]:
+    """The attributes of an event that may have a tool's result; those of Strands' messages to the
+    tool have its arguments."""
+    if event.name == "gen_ai.tool.message" and span.scope.startswith("strands"):
+        return ()
+    return _EVENTS.get(event.name, ())
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a recorded result has nothing in it, as where content is left out.
+
+    >>> [is_missing(value) for value in ("{}", "__REDACTED__", {}, '"[]"', "No results.")]
+    [True, True, True, False, False]
+    """
+    if isinstance(value, str):
+        return "[]" not in value and (value.strip() == _UNSPECIFIED or text(value) is None)
+    return isinstance(value, dict) and not value
 
 
 def _says_its_kind(span: Span) -> bool:
@@ -233,9 +309,10 @@ def _signs(span: Span, row: Row, name: str, found: Iterable[Reading]) -> list[st
     """What shows that the tool searches: its name, its query, its scores."""
     about = span.text("gen_ai.tool.description", "tool.description") or ""
     signs = []
-    if means_searching(name) or _ABOUT.search(about):
+    otherwise = _does_otherwise(name)
+    if not otherwise and (means_searching(name) or _ABOUT.search(about)):
         signs.append("name")
-    if has_query(span, row, plain=bool(signs)):
+    if not otherwise and has_query(span, row, plain=bool(signs)):
         signs.append("query")
     if any(one.scored for one in found):
         signs.append("scores")
@@ -251,6 +328,19 @@ def means_searching(value: str) -> bool:
     return _NAMED.search(value) is not None
 
 
+def _does_otherwise(name: str) -> bool:
+    """Whether the name of a tool says that it does something else than search.
+
+    >>> [_does_otherwise(name) for name in ("delete_docs", "saveSearch", "python", "search_code")]
+    [True, True, True, False]
+    """
+    found = re.search(_VERBS, name)
+    words = _WORD.findall(name[: found.start()] if found else name)
+    return any(map(_CHANGING.fullmatch, words)) or (
+        found is None and any(map(_LANGUAGES.fullmatch, words))
+    )
+
+
 def has_query(span: Span, row: Row, plain: bool = False) -> bool:
     """Whether the tool's arguments have a query; ``plain`` is whether a text that is the only
     argument is one."""
@@ -262,11 +352,27 @@ def has_query(span: Span, row: Row, plain: bool = False) -> bool:
         if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
             value = parse_value(value)
             value = parse_value(value) if isinstance(value, str) and value[:1] == "{" else value
-        if plain and isinstance(value, str) and text(value) and not _DATABASE.match(value):
+        if plain and _is_question(value):
             return True
+        if plain and isinstance(value, dict) and len(value) == 1:
+            only, asked = next(iter(value.items()))
+            if only in _ONLY and _is_question(asked):
+                return True
         if _names_query(value, 0):
             return True
     return False
+
+
+def _is_question(value: Any) -> bool:
+    """Whether a text may be what somebody looks for, rather than an id, an address or code.
+
+    >>> [_is_question(one) for one in ("refunds", "how long?", "ORD-123", "a@b.example")]
+    [True, True, False, False]
+    """
+    written = text(value) if isinstance(value, str) else None
+    if written is None or _STATEMENT.match(written):
+        return False
+    return len(written.split()) > 1 or written.strip("?!.\"'").isalpha()
 
 
 def _names_query(value: Any, depth: int) -> bool:
@@ -274,7 +380,7 @@ def _names_query(value: Any, depth: int) -> bool:
         return False
     for name in _QUERIES & value.keys():
         asked = value[name]
-        if not (isinstance(asked, str) and _DATABASE.match(asked)):
+        if not (isinstance(asked, str) and _STATEMENT.match(asked)):
             return True
     return any(_names_query(value.get(name), depth + 1) for name in _HOLDERS)
 
@@ -294,32 +400,39 @@ def row_to_copy(span: Span, row: Row) -> str | None:
             other = ', or split = "whole" if all of it is one result' if how != '"whole"' else ""
             return f"otlp.shapes = [{{tool = {tool}, split = {how}}}]{other}"
         inner = parse_value(value) if isinstance(value, str) else value
-        listed = next(_lists_of_objects(inner, "", 0), None)
+        listed = next(chain(lists_in(inner, dict), lists_in(inner, str)), None)
         if listed is not None:
             path, items = listed
-            keys = _keys_of(items)
+            keys = keys_of(items)
             fields = "".join(f", {name} = {_quoted(path)}" for name, path in keys.items())
             return f"otlp.shapes = [{{tool = {tool}, items = {_quoted(path)}{fields}}}]"
     return None
 
 
-def _lists_of_objects(
-    value: Any, path: str, depth: int
-) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def lists_in(value: Any, of: type[dict[str, Any]] | type[str]) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of objects or of texts in a value, each with its path."""
+    return _lists_in(value, of, "", 0)
+
+
+def _lists_in(
+    value: Any, of: type[dict[str, Any]] | type[str], path: str, depth: int
+) -> Iterator[tuple[str, list[Any]]]:
     if depth > 8:
         return
     if isinstance(value, list):
-        if value and all(isinstance(one, dict) for one in value):
+        if value and all(isinstance(one, of) for one in value):
             yield f"{path}[]" if path else "[]", value
     elif isinstance(value, dict):
         for key, inner in value.items():
             step = key if _PLAIN.fullmatch(key) else _quoted(key)
-            yield from _lists_of_objects(inner, f"{path}.{step}" if path else step, depth + 1)
+            yield from _lists_in(inner, of, f"{path}.{step}" if path else step, depth + 1)
 
 
-def _keys_of(items: list[dict[str, Any]]) -> dict[str, str]:
-    """The keys of items that look like an id, an address, and a text."""
+def keys_of(items: list[Any]) -> dict[str, str]:
+    """The keys of items that look like an id, an address, and a text; none of texts."""
     first = items[0]
+    if isinstance(first, str):
+        return {}
     texts = {key: value for key, value in first.items() if isinstance(value, str)}
     found: dict[str, str] = {}
     for key, value in first.items():
