@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
@@ -315,13 +315,15 @@ async def _export(
                 f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
             )
         make_directory(out)
-        cut: set[tuple[str, int]] = set()
+        cut: dict[tuple[str, int], dict[str, Any]] = {}
         with SortedRows(out) as rows:
             async for partition, read in rows_of(state, engine, scope, found.states):
                 rows.add(partition, read)
                 for row in read:
-                    note = cut.add if row["over_limit"] else cut.discard
-                    note((row["conversation_id"], row["turn"]))
+                    turn = (row["conversation_id"], row["turn"])
+                    cut.pop(turn, None)
+                    if row["over_limit"]:
+                        cut[turn] = {name: row[name] for name in ("over_limit", "beyond_limit")}
             written = write_lines(out / ROWS, rows.lines())
         write_json(out, "windows.json", windows)
-        return written, BeyondLimit(len(cut))
+        return written, BeyondLimit.of_rows(cut.values())

@@ -170,6 +170,7 @@ def partition_options(settings: Settings) -> PartitionOptions:
         ttl_ms=settings.state.ttl_ms,
         batch_records=settings.state.batch_records,
         turn_scope=settings.metrics.turn_scope,
+        runaway_iterations=settings.alerts.runaway_iterations,
         now_ms=lambda: time.time_ns() // 1_000_000,
     )
 

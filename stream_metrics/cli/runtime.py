@@ -51,6 +51,7 @@ from stream_metrics.live.prometheus.windows import WindowCollector
 from stream_metrics.live.redis.check import check, max_memory_ratio, memory_bytes
 from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.runaways import RunawayTurn, going_on
 from stream_metrics.live.web import Pages
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
@@ -131,8 +132,8 @@ class Runtime:
             retrieval=settings.engine_config().retrieval,
         )
         self.pages = Pages(self.registry, self.health, self._windows)
-        loops = settings.engine_config().rules.tables.loops
-        specs = settings.metrics.window_specs(loops=loops)
+        self._loops = settings.engine_config().rules.tables.loops
+        specs = settings.metrics.window_specs()
         inputs = Inputs(
             self.registry,
             self.health,
@@ -145,18 +146,26 @@ class Runtime:
             runbook_url=settings.web.runbook_url,
             group=Group(self.name, lambda: self._shown, self._owned, self._now_us, specs),
             pools=settings.metrics.pools,
+            runaways=self._runaways,
+            loops=lambda: self._loops,
             on_bug=self.operations.bug,
         )
-        worst = WorstConversations(
+        self._worst = WorstConversations(
             lambda: None if self.health.building else self._shown,
             self._owned,
             self._now_us,
             conversation_url=settings.web.conversation_url,
+            runaway_iterations=settings.alerts.runaway_iterations,
         )
-        self.page = PageServer(Board(inputs), worst)
+        self.page = PageServer(Board(inputs), self._worst)
 
     def _now_us(self) -> int:
         return 1000 * self._clock.now_ms()
+
+    def _runaways(self) -> list[RunawayTurn]:
+        """The turns that run away: of other workers, as the worst conversations were last read."""
+        ours = self.operations.runaways.going_on()
+        return going_on([*self._worst.runaways(), *ours], self._clock.now_ms())
 
     def _open_windows(self) -> list[Windows]:
         loop, publication = self.loop, self._publication
@@ -273,6 +282,7 @@ class Runtime:
             on_muted=partial(self._muted, generation.number),
         )
         self.store = state.store
+        self._loops = options.engine.rules.tables.loops
         self._shown = StateSource(state.store, options.engine, options.agents, ours.count)
         self.operations.partition_total(ours.count)
         cluster = Cluster(kafka)

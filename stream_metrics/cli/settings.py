@@ -38,7 +38,13 @@ from stream_metrics.core.settings import (
     SettingsTable,
 )
 from stream_metrics.lab.settings import ComparisonSettings, EvaluationSettings
-from stream_metrics.live.settings import BridgeSettings, RedisSettings, StateSettings, WebSettings
+from stream_metrics.live.settings import (
+    AlertSettings,
+    BridgeSettings,
+    RedisSettings,
+    StateSettings,
+    WebSettings,
+)
 
 
 class LogSettings(SettingsTable):
@@ -72,6 +78,7 @@ class Settings(BaseSettings):
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()
+    alerts: AlertSettings = AlertSettings()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
     force: bool = Field(False, description="start even if Redis may evict state")

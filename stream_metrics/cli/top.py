@@ -93,7 +93,8 @@ def top(
 ) -> None:
     """List the conversations with the highest SRR, lowest SRE and most wasted iterations.
 
-    Wasted iterations have their labels, but found no good document that is new.
+    Wasted iterations have their labels, but found no good document that is new. Turns that run
+    away, with [bold]alerts.runaway_iterations[/bold] iterations or more, come first.
 
     Also lists their duplicates: which result repeats which, in which iteration, and by what
     evidence. Reads the live state in Redis, one conversation at a time; workers can keep running.
@@ -114,6 +115,7 @@ def top(
                     limit=limit,
                     min_results=min_results,
                     max_pairs=pairs,
+                    runaway_iterations=settings.alerts.runaway_iterations,
                 ),
                 _CHOSEN[by],
                 build=build,
@@ -192,6 +194,9 @@ def _show(document: dict[str, Any], dimension: str, rankings: tuple[str, ...]) -
     console.print(_heading(document, dimension))
     if cut := document["beyond_limit"]["text"]:
         console.print(Text(printable(cut), style="yellow"))
+    if document["runaway_turns"]:
+        console.print(Text("\nTurns that run away: very many iterations", style="bold"))
+        console.print(Padding(_runaways(document["runaway_turns"], dimension), (0, 0, 0, 2)))
     listed: dict[str, dict[str, Any]] = {}
     for ranking in rankings:
         rows = document[ranking]
@@ -274,6 +279,16 @@ def _ranking(rows: list[dict[str, Any]], dimension: str, *, wide: bool) -> Table
         numbers = {title: f"{row[name]:,}" for title, name in figures.items()}
         numbers["results"] += "+" * row["beyond_limit"]
         table.add_row(*map(Text, (*cells, *numbers.values())))
+    return table
+
+
+def _runaways(turns: list[dict[str, Any]], dimension: str) -> Table:
+    table = _table(("conversation", dimension, "turn", "latest"), ("iterations",))
+    for one in turns:
+        names = (one["conversation_id"], one["agent"])
+        latest = day_and_time(1_000 * one["last_ms"])
+        cells = (*map(printable, names), one["turn_text"], latest, f"{one['iterations']:,}")
+        table.add_row(*map(Text, cells))
     return table
 
 

@@ -17,7 +17,7 @@ from stream_metrics.core.dedup.tables import (
     published,
     tables_text,
 )
-from stream_metrics.core.engine.cells import GROUPS, LOOPS
+from stream_metrics.core.engine.cells import GROUPS
 from stream_metrics.core.engine.config import MAX_AGENTS, MAX_RELEASES, MAX_RETRIEVAL, MAX_ROUTES
 from stream_metrics.core.engine.series import MAX_SERIES, META_SERIES
 from stream_metrics.core.engine.window import (
@@ -26,6 +26,7 @@ from stream_metrics.core.engine.window import (
     parse_window,
     series_of_agent,
     window_specs,
+    without_loops,
 )
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.metrics.ranking.live import live_metrics
@@ -421,5 +422,5 @@ class MetricSettings(SettingsTable):
 
     def window_specs(self, *, loops: bool = True) -> tuple[Window, ...]:
         """The configured windows, with their families of series; maybe without those of loops."""
-        left_out: dict[str, tuple[str, ...]] = {} if loops else {LOOPS: ()}
-        return window_specs(self.windows, self.series_windows | left_out)
+        specs = window_specs(self.windows, self.series_windows)
+        return specs if loops else without_loops(specs)

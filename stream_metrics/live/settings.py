@@ -15,6 +15,7 @@ from stream_metrics.core.engine.window import parse_duration
 from stream_metrics.core.settings import OtlpSettings, SettingsTable
 from stream_metrics.core.telemetry.assembly import Bounds
 from stream_metrics.live.links import ALERT, CONVERSATION, check_template
+from stream_metrics.live.runaways import MANY_ITERATIONS
 
 NO_DIGEST_KEY: Final = (
     "the digest key is empty, so anyone who can read Redis could check whether a guessed text is "
@@ -201,6 +202,14 @@ class BridgeSettings(SettingsTable):
             otlp.max_spans,
             otlp.max_trace_bytes,
         )
+
+
+class AlertSettings(SettingsTable):
+    """What the worker points out."""
+
+    runaway_iterations: int = Field(MANY_ITERATIONS, ge=2)
+    """From so many iterations of one turn on, the turn runs away: the page names its conversation,
+    and the alert StreamMetricsRunawayTurn fires while it goes on."""
 
 
 class WebSettings(SettingsTable):

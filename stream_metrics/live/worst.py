@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.engine.cells import dimension_of, source
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.state import Conversation, Iteration, Turn
@@ -19,6 +20,12 @@ from stream_metrics.core.events.turns import turn_text
 from stream_metrics.core.metrics.decisions import ratio
 from stream_metrics.core.metrics.labels import nothing_labelled
 from stream_metrics.core.metrics.turn_totals import settled
+from stream_metrics.live.runaways import (
+    MANY_ITERATIONS,
+    RunawayTurn,
+    iterations_of,
+    longest_first,
+)
 
 RANKINGS: Final = ("highest_srr", "lowest_sre", "most_wasted_iterations")
 
@@ -173,8 +180,8 @@ def _in_scope(
 
 def cut_turns(
     conversation: Conversation, scope: Scope, config: EngineConfig
-) -> Iterator[frozenset[str]]:
-    """The agents (or releases) of each turn beyond a limit that may lack something in scope.
+) -> Iterator[tuple[Turn, frozenset[str]]]:
+    """Each turn beyond a limit that may lack something in scope, with its agents (or releases).
 
     Such a turn goes on after its last iteration that counts: its newest event tells until when.
     """
@@ -189,7 +196,7 @@ def cut_turns(
             continue
         names = (dimension_of(agent, release, config) for _, agent, release in told)
         if agents := frozenset(filter(scope.admits, names)):
-            yield agents
+            yield turn, agents
 
 
 Order = tuple[float, int, str]
@@ -199,8 +206,8 @@ class Worst:
     """The worst conversations of those offered, at most ``limit`` in each ranking.
 
     ``judged`` is the number of conversations with enough data, by ranking: with 0, an empty ranking
-    means that nothing is known. ``cut_turns`` is the number of turns beyond a limit, whose figures
-    leave out what goes beyond it.
+    means that nothing is known. ``runaways`` are turns with ``runaway_iterations`` or more, of
+    which the latest is in scope, the longest first.
 
     SRR and SRE are ranked from ``min_results`` results on, because a share of few is not
     meaningful. Ties are ordered by the number of results, then by conversation id. The first
@@ -215,10 +222,13 @@ class Worst:
         limit: int = 10,
         min_results: int = 10,
         max_pairs: int = 20,
+        runaway_iterations: int = MANY_ITERATIONS,
     ) -> None:
+        self._many = runaway_iterations
         self.conversations = 0
         self.results = 0
-        self.cut_turns = 0
+        self.runaways: list[RunawayTurn] = []
+        self._left_out: list[tuple[int, int] | None] = []
         self._cut_by: Counter[str] = Counter()
         self.judged = dict.fromkeys(RANKINGS, 0)
         self._scope = scope
@@ -230,9 +240,10 @@ class Worst:
 
     def offer(self, conversation: Conversation) -> None:
         """Rank a conversation; keeps it if it is among the worst."""
-        for agents in cut_turns(conversation, self._scope, self._config):
-            self.cut_turns += 1
+        for turn, agents in cut_turns(conversation, self._scope, self._config):
+            self._left_out.append(turn.left_out)
             self._cut_by.update(agents)
+        self._note_runaways(conversation)
         part = contribution_of(conversation, self._scope, self._config)
         if part is None:
             return
@@ -253,6 +264,25 @@ class Worst:
                     break
                 part.pairs.append(pair)
 
+    def _note_runaways(self, conversation: Conversation) -> None:
+        """Note the turns that have many iterations, and one of them in scope."""
+        for turn in conversation.turns.values():
+            iterations = iterations_of(turn)
+            if iterations < self._many:
+                continue
+            told = [source(iteration) for iteration in turn.counted]
+            if turn.newest is not None:
+                told.append((turn.newest.occurred_us, turn.newest.agent, turn.newest.release))
+            last_us, agent, release = max(told, key=lambda one: one[0])
+            agent = dimension_of(agent, release, self._config)
+            if not self._scope.from_us <= last_us or not self._scope.admits(agent):
+                continue
+            one = RunawayTurn(
+                agent, conversation.conversation_id, turn.number, iterations, last_us // 1000
+            )
+            insort(self.runaways, one, key=longest_first)
+            del self.runaways[self._limit :]
+
     def _judges(self, part: Contribution) -> Iterator[str]:
         """The rankings that a contribution has enough data for."""
         if part.results >= self._min_results:
@@ -272,6 +302,11 @@ class Worst:
         if part.wasted_iterations:
             wasted = -part.wasted_iterations
             yield "most_wasted_iterations", (wasted, -part.results, part.conversation_id)
+
+    @property
+    def beyond_limit(self) -> BeyondLimit:
+        """What figures leave out of the turns beyond a limit."""
+        return BeyondLimit.of_turns(self._left_out)
 
     def most_cut(self) -> list[tuple[str, int]]:
         """The turns beyond a limit by agent (or release), those that have most first."""

@@ -32,6 +32,8 @@ ALERT_OF: Final[Mapping[str, str]] = {
     "missed_searches": "StreamMetricsRetrievalMissed",
     "wrong_routes": "StreamMetricsRoutingAccuracyDrop",
     "reranking": "StreamMetricsRerankingWorse",
+    "repeated_searches": "StreamMetricsSearchesRepeated",
+    "empty_searches": "StreamMetricsSearchesEmpty",
 }
 IN_USE: Final = {figure.name: threshold(figure.name, FALSE_ALARMS) for figure in FIGURES}
 """The thresholds of the rules, in nats."""

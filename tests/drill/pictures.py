@@ -23,6 +23,8 @@ TITLES: Final[Mapping[str, str]] = {
     "missed_searches": "The gate skips searches that were needed",
     "wrong_routes": "The router takes wrong routes",
     "reranking": "The reranker makes the order worse",
+    "repeated_searches": "Searches repeat a query of their turn",
+    "empty_searches": "Searches return nothing",
 }
 PLAIN: Final = "5m, for 5m"
 COLUMNS: Final = 3

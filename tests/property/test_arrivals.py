@@ -25,9 +25,13 @@ Counts = dict[tuple[str, str], int]  # by agent and count
 
 def test_traffic_with_labels_has_all_counts() -> None:
     """The property below would hold of nothing as well."""
-    skips = Incident("support", 0, 1e9, "gate_skips", 0.9)
+    incidents = (
+        Incident("support", 0, 1e9, "gate_skips", 0.9),
+        Incident("support", 0, 1e9, "rewriter_loops", 0.5),
+        Incident("support", 0, 1e9, "empty_index", 0.1),
+    )
     profile = TrafficProfile(
-        seed=1, conversations=60, agents=("support",), invalid=0.0, incidents=(skips,)
+        seed=1, conversations=60, agents=("support",), invalid=0.0, incidents=incidents
     )
     batches: list[list[KeyedRecord]] = [
         [(r.key or b"", r.value, r.timestamp_ms)] for r in generate(profile)

@@ -20,10 +20,12 @@ MINUTES: Final = 420
 LOOKBACK: Final = 5  # minutes for which Prometheus takes an old sample for the present one
 EXPECTED: Final = "expected_evidence"
 CALM: Final = {
-    "srr": 0.25, "found": 1.0, "sre": 0.3, "gain": 5.0, "missed": 0.05, "wrong": 0.08, "shown": 1.1
+    "srr": 0.25, "found": 1.0, "sre": 0.3, "gain": 5.0, "missed": 0.05, "wrong": 0.08, "shown": 1.1,
+    "repeated": 0.05, "empty": 0.03,
 }  # fmt: skip
 BAD: Final = {
-    "srr": 0.55, "found": 0.2, "sre": 0.08, "gain": 0.5, "missed": 0.6, "wrong": 0.5, "shown": 0.8
+    "srr": 0.55, "found": 0.2, "sre": 0.08, "gain": 0.5, "missed": 0.6, "wrong": 0.5, "shown": 0.8,
+    "repeated": 0.5, "empty": 0.5,
 }  # fmt: skip
 
 
@@ -49,6 +51,9 @@ def traffic(seed: int, rate: float, figures: Mapping[str, float] = CALM) -> dict
         "labelled_routes": 3 * turns,
         "rerank_ndcg_shown": turns * 2 * figures["shown"] * rng.uniform(0.9, 1.1, MINUTES),
         "rerank_ndcg_baseline": 2 * turns,
+        "queried_searches": 3 * turns,
+        "repeated_searches": rng.binomial(3 * turns, figures["repeated"]),
+        "empty_searches": rng.binomial(3 * turns, figures["empty"]),
     }
     assert found.keys() == COUNTS.keys()
     return {count: values.astype(float) for count, values in found.items()}
@@ -192,6 +197,7 @@ _FORGOTTEN: Final = {
     "settled_good_results": 640, "settled_iterations": 90, "settled_gain": 500,
     "labelled_gate_decisions": 100, "missed_searches": 2, "labelled_routes": 100,
     "wrong_routes": 6, "rerank_ndcg_shown": 110, "rerank_ndcg_baseline": 100,
+    "queried_searches": 100, "repeated_searches": 5, "empty_searches": 3,
 }  # fmt: skip
 _ASLEEP: Final = {count: np.zeros(MINUTES) for count in COUNTS}
 

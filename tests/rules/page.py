@@ -54,6 +54,16 @@ def reranking(part: int, whole: int) -> Sums:
     return {**sums, "u": whole, "l": whole}
 
 
+def repeated(part: int, whole: int) -> Sums:
+    """Repeated ones of searches with a query."""
+    return {"aa": part, "a": whole, "s": whole}
+
+
+def empty(part: int, whole: int) -> Sums:
+    """Searches without a result."""
+    return {"e": part, "s": whole}
+
+
 def course(
     day: Sequence[Sums], hour: Sequence[Sums], specs: Sequence[Window] = DEFAULT_WINDOWS
 ) -> Course:

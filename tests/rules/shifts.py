@@ -48,6 +48,8 @@ SUBJECTS: Final = (
     Subject("StreamMetricsRetrievalMissed", "missed", "missed_searches", 7, pages=True),
     Subject("StreamMetricsRoutingAccuracyDrop", "wrong", "wrong_routes", 11),
     Subject("StreamMetricsRerankingWorse", "shown", "reranking", 7),
+    Subject("StreamMetricsSearchesRepeated", "repeated", "repeated_searches", 9, pages=True),
+    Subject("StreamMetricsSearchesEmpty", "empty", "empty_searches", 9, pages=True),
 )
 
 
@@ -189,6 +191,22 @@ def of_turns() -> list[Case]:
     ]  # fmt: skip
 
 
+def of_builds() -> list[Case]:
+    """State that counts empty searches from a minute on, when a build takes its place."""
+    often = {**CALM, "empty": 0.6}
+    whole = together("empty_searches", Agent("", traffic(1, 20.0, often), label=("agent", "a")))
+    since = {
+        series: " ".join(["_"] * 240 + values.split()[240:]) if "_empty_" in series else values
+        for series, values in whole.items()
+    }
+    silent = dict.fromkeys(range(100, MINUTES, 10), ())
+    never = {series: values for series, values in whole.items() if "_empty_" not in series}
+    return [
+        Case("is silent where the state does not count them yet, and once it does", since, silent),
+        Case("is silent where the state never counts them", never, silent),
+    ]
+
+
 def of_rerankers() -> list[Case]:
     """Agents whose reranker was bad from its first day: only the order before it counts."""
     minutes = 60
@@ -225,3 +243,4 @@ CASES: Final = {subject.alert: cases(subject) for subject in SUBJECTS}
 CASES["SRRSpike"] += [*of_sizes(), *of_names(), *of_pools()]
 CASES["StreamMetricsResultsDrop"] += of_turns()
 CASES["StreamMetricsRerankingWorse"] += of_rerankers()
+CASES["StreamMetricsSearchesEmpty"] += of_builds()

@@ -273,6 +273,24 @@ CAP: Final = [
          _cap([(QUIET, 0), (2, GONE), (60, 0)], restarted(0)), silent(150)),
 ]  # fmt: skip
 
+
+def _runaway(*phases: Phase, **more: str) -> Series:
+    return gauge("streammetrics_runaway_turn_iterations", *phases, agent="support", **more)
+
+
+SUPPORT: Final = {**ALERT, "agent": "support"}
+RUNAWAY: Final = [
+    Case("fires within a minute, and resolves when the turn has stopped",
+         _runaway((20, 0), (10, 60), (30, 0)), {19: (), 20: [SUPPORT], 29: [SUPPORT], 34: ()}),
+    Case("goes on firing while a worker restarts, and reads the next iteration",
+         _runaway((20, 0), (10, 60), (1, GONE), (1, 0), (10, 61), (20, 0)),
+         {29: [SUPPORT], 30: [SUPPORT], 31: [SUPPORT], 41: [SUPPORT], 50: ()}),
+    Case("is one alert where a partition has moved to another worker",
+         _runaway((20, 0), (20, 60)) | _runaway((25, 0), (15, 64), **OTHER),
+         {19: (), 24: [SUPPORT], 39: [SUPPORT]}),
+    Case("is silent where no turn runs away", _runaway((60, 0)), silent(60)),
+]  # fmt: skip
+
 TARGET: Final = [
     Case("fires when a worker does not answer, of that one, and resolves",
          gauge("up", (20, 1), (10, 0), (20, 1)) | gauge("up", (50, 1), **OTHER),
@@ -371,5 +389,6 @@ CASES: Final = {
     "StreamMetricsStateNearLimit": STATE,
     "StreamMetricsOffsetGap": GAPS,
     "StreamMetricsCardinalityCapReached": CAP,
+    "StreamMetricsRunawayTurn": RUNAWAY,
     "StreamMetricsTargetDown": TARGET,
 }

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.core.alerts.arrivals import BILLIONTHS, COUNTS, YOUNG_MS
-from stream_metrics.core.engine.config import DEFAULT_AGENT, OTHER
+from stream_metrics.core.alerts.arrivals import BILLIONTHS, COUNTS, OF_LOOPS, YOUNG_MS
+from stream_metrics.core.dedup.tables import DedupRules, published
+from stream_metrics.core.engine.config import DEFAULT_AGENT, OTHER, EngineConfig
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.ports import Position
@@ -215,3 +216,26 @@ async def test_counters_are_bounded_whatever_agents_there_are() -> None:
     agents = {agent for agent, _ in fed.counters("arrived")}
     assert len(agents) == 51
     assert fed.net()[OTHER, "searches"] == 70
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_state_without_figures_of_loops_has_no_counters_of_them(number: int) -> None:
+    """They are absent, because 0 would say that no search was repeated or empty."""
+    fed = await Fed.new(engine=EngineConfig(rules=DedupRules(tables=published()[number])))
+
+    await fed.take(ONE_OF_TWO)
+
+    assert {name for _, name in fed.counters("arrived")} == COUNTS.keys() - OF_LOOPS
+
+
+async def test_repeated_and_empty_searches_arrive() -> None:
+    """Here the second of two searches repeats the first, and finds nothing."""
+    fed = await Fed.new()
+    for number, found in ((1, "a"), (2, "")):
+        key, value, at = search("c", number, NOON_S + number, *found)
+        event = json.loads(value)
+        event["searches"][0]["query"] = "where are the keys"
+        await fed.take((key, json.dumps(event).encode(), at))
+
+    counts = {name: value for (_, name), value in fed.net().items() if name in OF_LOOPS}
+    assert counts == {"queried_searches": 2, "repeated_searches": 1, "empty_searches": 1}

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
+from stream_metrics.core.dedup.tables import DedupRules, published
 from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.window import parse_window
@@ -23,7 +24,7 @@ from stream_metrics.lab.evaluation.notes import Run
 from stream_metrics.lab.replay.report_files import merge
 from stream_metrics.lab.replay.run import Execution, run
 from stream_metrics.lab.reports.html.report import write_report_page
-from stream_metrics.lab.reports.run_directory import read_observations, read_report
+from stream_metrics.lab.reports.run_directory import FILES, read_observations, read_report
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.readers.worst import Request, latest, whole
 from tests.property.test_partition import TOPIC, once, opened
@@ -197,20 +198,25 @@ def _by_an_earlier_release(directory: Path) -> None:
     report = read_report(directory)
     del report["beyond_limit"]
     (directory / "report.json").write_text(json.dumps(report))
+    rows = directory / FILES["conversations"]
+    kept = [json.loads(line) for line in rows.read_text().splitlines()]
+    for row in kept:
+        del row["beyond_limit"]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in kept))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda _: None, SENTENCE),
-        (_without_report, "1 turn beyond a limit: what goes beyond it is not in these figures"),
+        (_without_report, SENTENCE),
         (_by_an_earlier_release, "1 turn beyond a limit: what goes beyond it is not in these"),
     ],
 )
 def test_a_comparison_says_what_is_missing_in_each_run(
     change: Callable[[Path], None], said: str, tmp_path: Path
 ) -> None:
-    """Where the report does not tell how much, the rows tell of how many turns."""
+    """Where the report does not tell it, the rows do; those of earlier releases only how many."""
     replayed(runaway(), tmp_path / "before")
     replayed(runaway(), tmp_path / "after", results_per_turn=TEN)
     change(tmp_path / "after")
@@ -236,10 +242,10 @@ def test_the_page_of_a_report_by_an_earlier_release_names_the_turns(tmp_path: Pa
 # -- live state, which keeps only that something is missing ----------------------------------------
 
 
-async def stored(*events: Body) -> MemoryStore:
+async def stored(*events: Body, engine: EngineConfig = CUT) -> MemoryStore:
     """A store that has read these events, with at most ten results in a turn."""
     store = MemoryStore()
-    partition = await opened(store, MemoryDeadLetters(), 1_000, engine=CUT)
+    partition = await opened(store, MemoryDeadLetters(), 1_000, engine=engine)
     records = [
         Record(
             json.dumps(one).encode(),
@@ -255,10 +261,12 @@ async def stored(*events: Body) -> MemoryStore:
     return store
 
 
-async def ranked(store: MemoryStore, now_s: int = 60, **more: Any) -> dict[str, Any]:
+async def ranked(
+    store: MemoryStore, now_s: int = 60, engine: EngineConfig = CUT, **more: Any
+) -> dict[str, Any]:
     """The worst conversations of the minute that ends ``now_s`` after noon."""
     request = Request(parse_window("1m"), (NOON_S + now_s) * 1_000_000, min_results=1, **more)
-    return (await whole(store, CUT, (), request)).document()
+    return (await whole(store, engine, (), request)).document()
 
 
 async def test_live_figures_say_how_many_turns_are_beyond_a_limit() -> None:
@@ -271,11 +279,24 @@ async def test_live_figures_say_how_many_turns_are_beyond_a_limit() -> None:
 
     assert found["beyond_limit"] == {
         "turns": 3,
+        "searches": 6,
+        "results": 12,
         "agents": {"second": 2, "default": 1},
         "text": "3 turns beyond a limit (second 2, default 1): "
-        "what goes beyond it is not in these figures",
+        "12 results of 6 searches are not in these figures",
     }
     assert (await ranked(store, agent="second"))["beyond_limit"]["turns"] == 2
+
+
+async def test_state_that_does_not_count_what_is_left_out_says_of_how_many_turns() -> None:
+    """It was built under earlier tables."""
+    earlier = replace(CUT, rules=DedupRules(tables=published()[2]))
+
+    found = await ranked(await stored(*runaway(), engine=earlier), engine=earlier)
+
+    assert found["beyond_limit"]["text"] == (
+        "1 turn beyond a limit (default): what goes beyond it is not in these figures"
+    )
 
 
 async def test_a_conversation_that_is_cut_is_marked() -> None:
@@ -295,7 +316,8 @@ async def test_live_figures_within_limits_say_nothing() -> None:
     """There is no sentence."""
     found = await ranked(await stored(*runaway()[:5]))
 
-    assert found["beyond_limit"] == {"turns": 0, "agents": {}, "text": None}
+    nothing = {"turns": 0, "searches": 0, "results": 0, "agents": {}, "text": None}
+    assert found["beyond_limit"] == nothing
 
 
 async def test_a_loop_of_which_a_window_has_nothing_any_more_is_said() -> None:

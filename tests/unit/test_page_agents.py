@@ -20,7 +20,7 @@ from stream_metrics.core.alerts.hour import (
     usual,
     waits_for_labels,
 )
-from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, without_loops
 from stream_metrics.live.page import agent_rules
 from stream_metrics.live.page.agent_rules import LIKELY, is_new
 from stream_metrics.live.page.courses import Course
@@ -28,9 +28,11 @@ from stream_metrics.live.page.finding import FAULTS, NONE, OK, UNKNOWN, Finding
 from tests.rules.page import (
     Sums,
     course,
+    empty,
     found,
     gain,
     missed,
+    repeated,
     reranking,
     routing,
     sre,
@@ -48,6 +50,8 @@ RULES: dict[str, tuple[agent_rules.EvidenceRule, Of, float, float]] = {
     "missed_searches": (agent_rules.missed_retrievals, missed, 0.02, 0.5),
     "wrong_routes": (agent_rules.routing_drop, routing, 0.08, 0.5),
     "reranking": (agent_rules.reranking_worse, reranking, 1.1, 0.7),
+    "repeated_searches": (agent_rules.searches_repeated, repeated, 0.05, 0.4),
+    "empty_searches": (agent_rules.searches_empty, empty, 0.02, 0.4),
 }
 EACH = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 LABELLED = pytest.mark.parametrize(
@@ -230,6 +234,15 @@ def test_an_incident_that_is_over_is_no_fault_any_more(figure: Figure) -> None:
             "reranking",
             "NDCG after reranking is 70% of that before in the last 7 minutes; usually it is 110%",
         ),
+        (
+            "repeated_searches",
+            "40% of its searches in the last 7 minutes ask again what the turn had asked; usually "
+            "it is 5%",
+        ),
+        (
+            "empty_searches",
+            "40% of its searches in the last 7 minutes returned nothing; usually it is 2%",
+        ),
     ],
 )
 def test_findings_are_sentences(figure: str, why: str) -> None:
@@ -381,6 +394,11 @@ def test_a_new_agent_below_the_threshold_or_with_few_results_is_not_named(hour: 
             agent_rules.reranking_worse, reranking(11, 10), {"r": 900},
             "no reranked searches in the last hour",
         ),
+        (
+            agent_rules.searches_repeated, repeated(1, 20), {"r": 900, "s": 90},
+            "no searches with a query in the last hour",
+        ),
+        (agent_rules.searches_empty, empty(1, 20), {}, "no searches in the last hour"),
         (agent_rules.labels_missing, {"u": 900, "l": 900}, {}, "no documents in 1h"),
     ],
 )  # fmt: skip
@@ -475,6 +493,8 @@ def test_a_rule_names_a_window_that_is_not_kept(figure: Figure, window: str) -> 
         ("missed_searches", "q", "gate decisions"),
         ("wrong_routes", "R", "routes"),
         ("reranking", "ks", "reranked searches"),
+        ("repeated_searches", "aa", "figures of loops"),
+        ("empty_searches", "e", "figures of loops"),
     ],
 )
 def test_a_rule_names_what_a_window_is_kept_without(figure: str, head: str, named: str) -> None:
@@ -485,6 +505,19 @@ def test_a_rule_names_what_a_window_is_kept_without(figure: str, head: str, name
     found = rule(course([at(of, usually, 100)] * 50, [at(of, bad, 900)] * 60, kept))
 
     assert found == Finding(UNKNOWN, f"the window 1h is kept without {named}")
+
+
+@pytest.mark.parametrize("figure", ["repeated_searches", "empty_searches"])
+def test_state_without_figures_of_loops_is_told_and_is_no_fault(figure: str) -> None:
+    """It was built under earlier tables, so that what it lacks is unknown, and not 0."""
+    rule, of, usually, _ = RULES[figure]
+    sums = at(of, usually, 100)
+
+    found = rule(course([sums] * 50, [sums] * 60, without_loops(DEFAULT_WINDOWS)))
+
+    assert found == Finding(
+        NONE, "no figures of loops are kept; they need dedup.tables 3 and a build"
+    )
 
 
 def test_an_agent_is_new_until_enough_parts_of_its_day_have_searches() -> None:

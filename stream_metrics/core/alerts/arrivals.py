@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from stream_metrics.core.engine.cells import CODES
+from stream_metrics.core.engine.cells import CODES, LOOPS
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import Names
 
-_WHOLE: Final = ("d", "r", "s", "sg", "sr", "sG", "si")  # families that are counted as they are
+# Families that are counted as they are.
+_WHOLE: Final = ("d", "r", "s", "sg", "sr", "sG", "si", "a", "aa", "e")
 
 COUNTS: Final[dict[str, str]] = {
     **{CODES[head].name: CODES[head].help for head in _WHOLE},
@@ -26,6 +27,11 @@ COUNTS: Final[dict[str, str]] = {
     "rerank_ndcg_baseline": "NDCG of searches before reranking, in billionths",
 }
 """The counts, with what each is."""
+
+OF_LOOPS: Final = frozenset(
+    series.name for series in CODES.values() if series.group == LOOPS and series.name in COUNTS
+)
+"""Counts that state under tables without ``loops`` does not have."""
 
 BILLIONTHS: Final = frozenset({"rerank_ndcg_shown", "rerank_ndcg_baseline"})
 """Counts in billionths of what they count."""
@@ -42,6 +48,15 @@ def is_young(timestamp_ms: int | None, now_ms: int) -> bool:
     (True, False, False)
     """
     return timestamp_ms is not None and abs(now_ms - timestamp_ms) < YOUNG_MS
+
+
+def counts_of_state(loops: bool) -> frozenset[str]:
+    """The counts of state with or without figures of loops; the others are absent, not 0.
+
+    >>> "searches" in counts_of_state(False), "empty_searches" in counts_of_state(False)
+    (True, False)
+    """
+    return frozenset(COUNTS) if loops else frozenset(COUNTS) - OF_LOOPS
 
 
 def net_arrivals(cells: Iterable[tuple[int, Cell]], names: Names) -> dict[str, dict[str, int]]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from stream_metrics.core.alerts.arrivals import OF_LOOPS
 from stream_metrics.core.alerts.figures import FIGURES, LOW, MOST, STRADDLED, Figure, Normal
 from stream_metrics.core.alerts.promql import Promql, Value
 from stream_metrics.core.alerts.recording import Record
@@ -56,10 +57,13 @@ _RESTARTED: Final = "process_start_time_seconds != process_start_time_seconds of
 def evidence_records(thresholds: Mapping[str, float]) -> Iterator[Record]:
     """The rules; ``thresholds`` are in nats, by figure."""
     for figure in FIGURES:
-        below = _net(figure.below)
+        above, below = _net(figure.above), _net(figure.below)
+        if figure.above in OF_LOOPS and figure.below not in OF_LOOPS:
+            # State may have only the denominator, until a build: those minutes tell no ratio.
+            below = f"({indented(below)}\n)\nand ({indented(above)}\n)"
         yield Record(
             NET,
-            _parts(numerator=_net(figure.above), denominator=below, active=f"({below}) > bool 0"),
+            _parts(numerator=above, denominator=below, active=f"({below}) > bool 0"),
             {"figure": figure.name},
         )
     yield Record(_SUM, f"sum_over_time({NET}{_DAY})")

@@ -11,6 +11,7 @@ from stream_metrics.core.alerts.promql import Value, clamp, ln
 STRADDLED: Final = 3
 _EXAMPLE: Final = 0.05  # a usual share of wrong decisions
 MOST: Final = 0.45  # of the threshold; a turn may straddle two minutes, so two must not suffice
+LEAST: Final = 0.05
 LOW: Final = 0.02  # less than half of the least shift: from there, a ratio cannot fall that far
 
 
@@ -36,7 +37,7 @@ class Shift:
     """A shift that is looked for: by ``times`` the usual ratio, and at least by ``least``."""
 
     times: float
-    least: float = 0.05
+    least: float = LEAST
 
     def size(self, usual: Value) -> Value:
         """The size of the shift."""
@@ -77,11 +78,15 @@ class Figure:
         'over 1.45 times the usual share'
         >>> [BY_NAME[name].beyond(Shift(0.5, 0.25)) for name in ("results", "wrong_routes")]
         ['below 75% of what is usual', 'over 15% where 5% are usual']
+        >>> BY_NAME["empty_searches"].beyond(Shift(0.5, 0.24))
+        'over 17% where 5% are usual'
         """
         if self.model is None:
             above, below = self.weights(shift, _EXAMPLE, 0.0)
-            return f"over {-below / above:.0%} where {_EXAMPLE:.0%} are usual"
+            return _over(-below / above)
         if self.sign > 0:
+            if shift.least > LEAST:
+                return _over(_EXAMPLE + shift.size(_EXAMPLE) / 2)
             return f"over {1 + shift.times / 2:g} times the usual share"
         return f"below {100 - 50 * shift.times:g}% of what is usual"
 
@@ -99,6 +104,10 @@ class Figure:
             self.sign * size / variance,
             -1 * size / variance * (self.sign * usual + size / 2),
         )
+
+
+def _over(ratio: Value) -> str:
+    return f"over {ratio:.0%} where {_EXAMPLE:.0%} are usual"
 
 
 _UNLIMITED: Final = 1e6
@@ -131,6 +140,14 @@ FIGURES: Final = (
     Figure(
         "reranking", "rerank_ndcg_shown", "rerank_ndcg_baseline", -1, (Shift(0.25), Shift(0.45)),
         Normal(0.02, 0, 0), high=10, limited=True,
+    ),
+    Figure(
+        "repeated_searches", "repeated_searches", "queried_searches", 1,
+        (Shift(1.5, 0.15), Shift(4, 0.4)), Normal(2, 1, 1), limited=True, pages=True,
+    ),
+    Figure(
+        "empty_searches", "empty_searches", "searches", 1,
+        (Shift(1.5, 0.15), Shift(4, 0.4)), Normal(2, 1, 1), limited=True, pages=True,
     ),
 )  # fmt: skip
 BY_NAME: Final = {figure.name: figure for figure in FIGURES}

@@ -124,6 +124,35 @@ QUALITY: Final = (
         f"Searches of {WHO} find less than they did, or nothing",
         f"The latest searches of {WHO} returned {{{{ $value | humanize }}}} results each.",
     ),
+    # A gap of one route lowers results by that route's share, which may be too little to tell.
+    _shifts(
+        "StreamMetricsSearchesEmpty", "empty_searches",
+        "more of an agent's searches return nothing",
+        f"More searches of {WHO} find nothing",
+        f"{PERCENT} of the latest searches of {WHO} returned nothing.",
+    ),
+    _shifts(
+        "StreamMetricsSearchesRepeated", "repeated_searches",
+        "more of an agent's searches repeat the query and the route of an earlier search of the "
+        "turn",
+        f"{WHO} asks again what it has asked",
+        f"{PERCENT} of the latest searches of {WHO} with a query repeat one of their turn.",
+    ),
+    # Workers measure only turns that have as many iterations as alerts.runaway_iterations says.
+    Alert(
+        "StreamMetricsRunawayTurn", _QUALITY, CRITICAL,
+        "a turn has `alerts.runaway_iterations` iterations or more, and goes on",
+        "iterations",
+        (
+            Rule(
+                CRITICAL, "max without (instance, pod) (streammetrics_runaway_turn_iterations) > 0",
+                "0s", "2m", f"A turn of {WHO} runs away",
+                f"A turn of {WHO} has {{{{ $value }}}} iterations and goes on. The page of any "
+                "worker, and `stream-metrics top`, name its conversation.",
+            ),
+        ),
+        "agent",
+    ),
     _shifts(
         "StreamMetricsEfficiencyDrop", "sre",
         "fewer of an agent's labelled results are good and new",

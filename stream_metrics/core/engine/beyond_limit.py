@@ -1,14 +1,14 @@
 """What turns beyond a limit leave out of the figures: counted beside the state, and as a sentence.
 
-Stored state keeps only that a turn is beyond a limit. Who applies all events, as a replay does, can
-also count what was refused (``Observations.refused``).
+Stored state counts the searches and results that were refused, each time that they came. Who
+applies all events, as a replay does, knows every item that is missing (``Observations.refused``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stream_metrics.core.engine.changes import Refused
 from stream_metrics.core.engine.row import shown_turns
@@ -31,6 +31,29 @@ class BeyondLimit(NamedTuple):
     def plus(self, other: BeyondLimit) -> BeyondLimit:
         """The sum of both."""
         return BeyondLimit(*map(add, self, other))
+
+    @classmethod
+    def of_turns(cls, left_out: Iterable[tuple[int, int] | None]) -> BeyondLimit:
+        """What turns beyond a limit leave out by themselves: searches and results of each.
+
+        None of a turn that does not count it: then it is not known of all.
+
+        >>> BeyondLimit.of_turns([(22, 110), (1, 5)]).text()
+        '2 turns beyond a limit: 115 results of 23 searches are not in these figures'
+        >>> BeyondLimit.of_turns([(22, 110), None])
+        BeyondLimit(turns=2, searches=0, results=0, decisions=0, labels=0)
+        """
+        found = tuple(left_out)
+        known = [one for one in found if one is not None]
+        if len(known) < len(found):
+            return cls(len(found))
+        return cls(len(found), sum(n for n, _ in known), sum(n for _, n in known))
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> BeyondLimit:
+        """The same by the rows of turns; those within all limits do not count."""
+        cut = (row.get("beyond_limit") for row in rows if row.get("over_limit") is True)
+        return cls.of_turns(one and (one["searches"], one["results"]) for one in cut)
 
     def at_least(self, turns: int) -> BeyondLimit:
         """The same of at least so many turns, as whose number alone is known elsewhere."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from typing import Final, NamedTuple
 
-from stream_metrics.core.engine.cells import CODES, Series
+from stream_metrics.core.engine.cells import CODES, LOOPS, Series
 from stream_metrics.core.engine.config import MAX_ROUTES, WINDOW_BUCKETS
 from stream_metrics.core.events.times import MICROS
 
@@ -109,6 +109,12 @@ def window_specs(
         )
         for name in names
     )
+
+
+def without_loops(windows: Iterable[Window]) -> tuple[Window, ...]:
+    """Windows as state has them whose tables keep nothing for figures of loops."""
+    of_loops = frozenset(head for head, series in CODES.items() if series.group == LOOPS)
+    return tuple(window._replace(heads=window.heads - of_loops) for window in windows)
 
 
 DEFAULT_WINDOWS: Final = window_specs(_DEFAULT_NAMES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.lab.evaluation.observations import Kind, Observations
 from stream_metrics.lab.evaluation.report_figures import beyond_limit_of, without_ids_of
 from stream_metrics.lab.statistics.strata_and_corrections import FEW, MODERATE
@@ -116,7 +117,7 @@ after. Its difference is of those in both, its values of all'
 
 def _about_input(run: Run) -> list[str]:
     rows = run.files.get("conversations")
-    beyond = beyond_limit_of(run.report, 0 if rows is None else rows.beyond_limit)
+    beyond = beyond_limit_of(run.report, BeyondLimit() if rows is None else rows.beyond_limit)
     said = [beyond.text()] if beyond.turns else []
     return [f"{run.name}, {text}" for text in (*said, *without_ids_of(run.report).texts())]
 

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import add
 from typing import Any, Final, Literal, NamedTuple
 
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.metrics.decisions import FACTS, NO_RELEASE, routes_together
 from stream_metrics.core.metrics.labels import LABEL_METRICS, nothing_labelled
 from stream_metrics.core.metrics.ranking.names import MetricNameError, meant_by
@@ -66,13 +67,13 @@ class Observations(NamedTuple):
         kind: The kind of file.
         unit: What is resampled: ``conversation`` or ``query``.
         rows: The rows, in any order.
-        beyond_limit: The number of rows of turns beyond a limit.
+        beyond_limit: What the rows say of turns beyond a limit.
     """
 
     kind: Kind
     unit: str
     rows: Sequence[Observation]
-    beyond_limit: int = 0
+    beyond_limit: BeyondLimit = BeyondLimit()
 
     @property
     def names(self) -> list[str]:

@@ -74,13 +74,16 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     return found | {name: _parts({}, "mean") for name in ANSWERS}
 
 
-def beyond_limit_of(report: Mapping[str, Any], rows: int = 0) -> BeyondLimit:
-    """What a report says is missing in its figures; ``rows`` are marked as beyond a limit.
+_NOTHING: Final = BeyondLimit()
 
-    Reports of earlier releases do not say it, so that only the rows are known.
-    """
-    said = report.get("beyond_limit") or {}
-    return BeyondLimit(*(said.get(name, 0) for name in BeyondLimit._fields)).at_least(rows)
+
+def beyond_limit_of(report: Mapping[str, Any], rows: BeyondLimit = _NOTHING) -> BeyondLimit:
+    """What a report says is missing in its figures, or else what its ``rows`` say."""
+    said = report.get("beyond_limit")
+    if not said:
+        return rows
+    found = BeyondLimit(*(said.get(name, 0) for name in BeyondLimit._fields))
+    return found.at_least(rows.turns)
 
 
 def without_ids_of(report: Mapping[str, Any]) -> WithoutIds:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.metrics.decisions import FACTS
 from stream_metrics.lab.evaluation.observations import READERS, Kind, Observations, unit_of
 from stream_metrics.lab.evaluation.report_figures import SCHEMA_VERSION
@@ -92,7 +93,7 @@ def read_observations(directory: Path) -> dict[Kind, Observations]:
 def _observations(path: Path, kind: Kind, recorded: _Recorded) -> Observations:
     """Read the rows of a file; conversations get the dimensions recorded in the other files."""
     rows = []
-    unit, beyond_limit = "conversation", 0
+    unit, cut = "conversation", []
     for number, row in read_rows(path):
         try:
             one = READERS[kind](row)
@@ -105,8 +106,9 @@ def _observations(path: Path, kind: Kind, recorded: _Recorded) -> Observations:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{path}, line {number:,}: no row of {kind} ({error})") from error
         unit = unit_of(row)
-        beyond_limit += row.get("over_limit") is True
-    return Observations(kind, unit, rows, beyond_limit)
+        if row.get("over_limit") is True:
+            cut.append(row)
+    return Observations(kind, unit, rows, BeyondLimit.of_rows(cut))
 
 
 def _without_facts(dimensions: Mapping[str, str]) -> dict[str, str]:

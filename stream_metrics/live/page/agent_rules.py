@@ -58,6 +58,9 @@ from stream_metrics.live.page.finding import NONE, OK, UNKNOWN, Finding, percent
 DAY_BEFORE: Final = "the day before the last hour"
 LIKELY: Final = 0.5  # from so much evidence on, a figure that is no fault may be one soon
 
+LOOPS_NAMED: Final = "figures of loops"
+NO_LOOPS: Final = "no figures of loops are kept; they need dedup.tables 3 and a build"
+
 REMEMBERED: Final = 64  # courses; there are fewer agents
 
 
@@ -79,7 +82,8 @@ class Measure:
     ``sentence`` is a template for a value and a stretch of time, ``format`` formats a value.
     ``unit`` names what is judged, which ``items`` counts. ``subject`` names what could be judged,
     which ``subjects`` counts: if it is 0, there is nothing to judge. ``families`` are the codes of
-    the families that it needs, as ``named``.
+    the families that it needs, as ``named``; ``absent`` says what is the matter if it is no fault
+    that no window has them.
     """
 
     figure: str
@@ -91,6 +95,7 @@ class Measure:
     subjects: Callable[[Sums], int]
     families: frozenset[str] = frozenset()
     named: str = ""
+    absent: str = ""
     hint: Hint | None = None
 
 
@@ -178,6 +183,9 @@ class EvidenceRule:
     def _judged(self, course: Course) -> _Judged | Finding:
         """The course as it is judged, or why it cannot be."""
         measure, figure = self._measure, self._figure
+        kept = frozenset[str]().union(*course.families.values())
+        if measure.absent and not kept & measure.families:
+            return Finding(NONE, measure.absent)
         for window in (RECENT, BASELINE):
             if window not in course.families:
                 return Finding(UNKNOWN, f"the window {window} is not kept")
@@ -327,6 +335,23 @@ results_drop: Final = EvidenceRule(
     )
 )  # fmt: skip
 
+searches_empty: Final = EvidenceRule(
+    Measure(
+        "empty_searches", "{} of its searches in {} returned nothing", percent_text,
+        "searches", _count("s"), "searches", _count("s"),
+        frozenset("e"), LOOPS_NAMED, absent=NO_LOOPS,
+    )
+)  # fmt: skip
+
+searches_repeated: Final = EvidenceRule(
+    Measure(
+        "repeated_searches", "{} of its searches in {} ask again what the turn had asked",
+        percent_text,
+        "searches with a query", _count("a"), "searches with a query", _count("a"),
+        frozenset({"a", "aa"}), LOOPS_NAMED, absent=NO_LOOPS,
+    )
+)  # fmt: skip
+
 sre_drop: Final = EvidenceRule(
     Measure(
         "sre", "SRE is {} in {}", percent_text,
@@ -345,7 +370,7 @@ missed_retrievals: Final = EvidenceRule(
     Measure(
         "missed_searches", "the gate skipped a search that was needed in {} of the cases of {}",
         percent_text, "labelled decisions", _labelled_decisions, "skipped searches", _skips,
-        frozenset("q"), "gate decisions", Hint(MISSED_HIGH, DECISIONS),
+        frozenset("q"), "gate decisions", hint=Hint(MISSED_HIGH, DECISIONS),
     )
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ from stream_metrics.core.alerts.obstacles import kind_of
 from stream_metrics.core.alerts.thresholds import BASELINE
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
-from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_window, without_loops
 from stream_metrics.core.engine.windows import Sums, Windows
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.live.health import Health
@@ -33,6 +33,7 @@ from stream_metrics.live.page.finding import LEVELS, NONE
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
 from stream_metrics.live.page.operations import History, OperationsSample, read_sample
 from stream_metrics.live.page.worker_rules import Worker
+from stream_metrics.live.runaways import RunawayTurn
 
 DEFAULT_WINDOW: Final = "1h"  # shown unless another is requested
 BEHIND_SECONDS: Final = 15.0  # later parts of a chart are then unknown, and not without traffic
@@ -45,7 +46,9 @@ class Inputs:
 
     ``windows`` returns those of the owned partitions, ``now_us`` the clock of the windows. The
     windows of other workers come from ``group``, if it is set. ``pools`` are what agents share, by
-    agent. ``on_bug`` is told why a sample could not be taken.
+    agent. ``runaways`` are the turns that run away, of all workers as far as they are known.
+    ``loops`` tells whether the state has figures of loops. ``on_bug`` is told why a sample could
+    not be taken.
     """
 
     registry: CollectorRegistry
@@ -60,6 +63,8 @@ class Inputs:
     runbook_url: str | None = None
     group: Group | None = None
     pools: Mapping[str, str] = field(default_factory=dict)
+    runaways: Callable[[], Sequence[RunawayTurn]] = tuple
+    loops: Callable[[], bool] = lambda: True
     on_bug: Callable[[Bug], None] = lambda _: None
 
 
@@ -80,6 +85,8 @@ class _Snapshot:
     coverage: Coverage
     reasons: dict[str, str]
     since: dict[str, float]
+    runaways: Sequence[RunawayTurn]
+    specs: Sequence[Window]
     building: int  # the generation of state that is being built, 0 where one is in force
     now_us: int
     clock: float
@@ -162,6 +169,8 @@ class Board:
             own_coverage(owned) if group is None else group.coverage(),
             inputs.health.unready_reasons(),
             dict(inputs.health.since),
+            inputs.runaways(),
+            inputs.specs if inputs.loops() else without_loops(inputs.specs),
             building,
             inputs.now_us(),
             self._clock(),
@@ -170,6 +179,7 @@ class Board:
     # -- in the thread --------------------------------------------------------------------------
 
     def _make(self, view: View, look: _Snapshot) -> bytes:
+        self._running.keep(look.specs)
         self._running.update(look.copies, look.now_us)
         document = self._document(view, look)
         return json.dumps(document, separators=(",", ":")).encode()
@@ -185,6 +195,7 @@ class Board:
             len(look.owned.numbers),
             look.coverage,
             look.since,
+            look.runaways,
         )
 
         courses = {name: self._running.course(name, look.now_us) for name in self._known()}

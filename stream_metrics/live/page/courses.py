@@ -44,9 +44,17 @@ class Courses(WindowSums):
 
     def __init__(self, specs: Sequence[Window]) -> None:
         super().__init__()
-        self._specs = {spec.name: spec for spec in specs}
-        self._counts: dict[str, dict[str, dict[int, dict[str, int]]]] = {RECENT: {}, BASELINE: {}}
+        self._specs: dict[str, Window] = {}
         self._courses: dict[str, tuple[range, Course]] = {}  # with their last minutes
+        self.keep(specs)
+        self._counts: dict[str, dict[str, dict[int, dict[str, int]]]] = {RECENT: {}, BASELINE: {}}
+
+    def keep(self, specs: Sequence[Window]) -> None:
+        """Note which windows are kept, with which families."""
+        found = {spec.name: spec for spec in specs}
+        if found != self._specs:
+            self._specs = found
+            self._courses.clear()
 
     def add(self, window: str, at: Bucket, sums: Sums, sign: int) -> None:
         """Add what a bucket has, or subtract what it had."""

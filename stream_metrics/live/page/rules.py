@@ -98,6 +98,21 @@ RULES: Final = (
         of_agent=agent_rules.results_drop,
     ),
     _of_alert(
+        "searches_empty", "Empty searches", "StreamMetricsSearchesEmpty",
+        "Is the index of one route empty, or does its source fail?",
+        of_agent=agent_rules.searches_empty,
+    ),
+    _of_alert(
+        "searches_repeated", "Repeated searches", "StreamMetricsSearchesRepeated",
+        "Does an agent loop? The worst conversations show what repeats.",
+        of_agent=agent_rules.searches_repeated,
+    ),
+    _of_alert(
+        "runaway_turn", "Runaway turn", "StreamMetricsRunawayTurn",
+        "Does the agent loop? Its trace shows what it asks for again; stop it there.",
+        of_worker=worker_rules.runaway_turns,
+    ),
+    _of_alert(
         "sre_drop", "SRE drop", "StreamMetricsEfficiencyDrop",
         "Did a source go missing, or the labeller change? The worst conversations show where it "
         "is low.",

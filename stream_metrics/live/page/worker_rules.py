@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,10 +27,13 @@ from stream_metrics.core.alerts.thresholds import (
     LAG_STAYS_SECONDS,
     MEMORY_SHARE,
 )
+from stream_metrics.core.events.turns import turn_text
 from stream_metrics.live.page.finding import LEVELS, NONE, OK, UNKNOWN, Finding, percent_text
 from stream_metrics.live.page.group import FULL_COVERAGE, Coverage
 from stream_metrics.live.page.operations import History, OperationsSample, increase
+from stream_metrics.live.runaways import RunawayTurn
 
+NAMED_TURNS: Final = 3
 UNREAD: Final = "the metrics of this worker could not be read: {}"
 
 
@@ -40,6 +43,7 @@ class Worker:
 
     ``since`` has the Unix time in seconds at which each reason began, as far as it is known.
     ``partitions`` is the number of state partitions that it owns; ``coverage`` is that of the page.
+    ``runaways`` are the turns that run away, the longest first.
     """
 
     now: OperationsSample
@@ -48,6 +52,7 @@ class Worker:
     partitions: int = 1
     coverage: Coverage = FULL_COVERAGE
     since: Mapping[str, float] = field(default_factory=dict)
+    runaways: Sequence[RunawayTurn] = ()
 
     def obstacles(self, alert: str) -> Mapping[str, Obstacle]:
         """The reasons of the obstacles that an alert is about."""
@@ -128,6 +133,20 @@ def lag(worker: Worker) -> Finding:
     ):
         return Finding(CRITICAL, f"{why}, and it comes no nearer")
     return Finding(WARNING, why)
+
+
+def runaway_turns(worker: Worker) -> Finding:
+    """Turns with very many iterations go on."""
+    if not worker.runaways:
+        return Finding(OK, "no turn runs away")
+    named = [
+        f"turn {turn_text(one.turn)} of conversation {one.conversation_id} ({one.agent}) has "
+        f"{one.iterations:,} iterations"
+        for one in worker.runaways[:NAMED_TURNS]
+    ]
+    more = len(worker.runaways) - len(named)
+    named += [f"{more:,} more run away"] if more else []
+    return Finding(CRITICAL, "; ".join(named))
 
 
 def dead_letters(worker: Worker) -> Finding:

@@ -15,6 +15,7 @@ from stream_metrics.live.page.board import View
 from stream_metrics.live.page.group import OwnedPartitions, StateSource
 from stream_metrics.live.ports import StoreUnavailable
 from stream_metrics.live.readers.worst import Request, latest
+from stream_metrics.live.runaways import MANY_ITERATIONS, RunawayTurn, going_on
 
 CONVERSATIONS: Final = 5_000  # read for one answer at most
 KEEP_SECONDS: Final = 15.0
@@ -41,12 +42,15 @@ class WorstConversations:
         max_conversations: int = CONVERSATIONS,
         kept_seconds: float = KEEP_SECONDS,
         conversation_url: str | None = None,
+        runaway_iterations: int = MANY_ITERATIONS,
     ) -> None:
         self._source = source
         self._owned = owned
         self._now_us = now_us
         self._max_conversations = max_conversations
         self._kept_seconds = kept_seconds
+        self._runaway_iterations = runaway_iterations
+        self._runaways: tuple[RunawayTurn, ...] = ()
         self._link = partial(fill_template, conversation_url, CONVERSATION)
         self._lock = asyncio.Lock()
         self._waiting = 0
@@ -93,15 +97,25 @@ class WorstConversations:
             source.store,
             source.config,
             source.agents,
-            Request(view.window, self._now_us(), view.agent),
+            Request(
+                view.window,
+                self._now_us(),
+                view.agent,
+                runaway_iterations=self._runaway_iterations,
+            ),
             numbers,
             max_conversations=self._max_conversations,
             executor=self._thread,
         )
+        self._runaways = tuple(found.worst.runaways)
         document = found.document(link=self._link)
         document["partitions"] |= {"owned": len(owned.numbers), "total": owned.total}
         document["max_conversations"] = self._max_conversations
         return json.dumps(document, separators=(",", ":")).encode()
+
+    def runaways(self) -> list[RunawayTurn]:
+        """The turns of the latest answer that run away, and still go on."""
+        return going_on(self._runaways, self._now_us() // 1000)
 
     def close(self) -> None:
         """Stop the thread."""

@@ -27,7 +27,7 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.events.wire import PAYLOADS
 from stream_metrics.live.ports import OutputMessage
-from stream_metrics.live.prometheus.arrivals import ArrivalCounters
+from stream_metrics.live.prometheus.arrivals import ALL_COUNTS, ArrivalCounters
 from stream_metrics.live.prometheus.catalogue import (
     BATCH_BOUNDS,
     CONVERSATION_SOURCES,
@@ -48,6 +48,7 @@ from stream_metrics.live.prometheus.service_metrics import (
     Reading,
     ServiceMetrics,
 )
+from stream_metrics.live.runaways import STILL_MS, RunawayTurn, RunawayTurns
 
 WINDOWS: Final = tuple(window.name for window in DEFAULT_WINDOWS)
 
@@ -57,6 +58,7 @@ class Operations(ServiceMetrics):
 
     ``topics`` (the input topics) and ``windows`` (their names) have series from the start.
     ``dimension`` is the name of the label for agents, ``pools`` what agents share, by agent.
+    ``runaways`` are the turns that run away in the state in force.
     """
 
     def __init__(
@@ -69,6 +71,13 @@ class Operations(ServiceMetrics):
     ) -> None:
         super().__init__(registry)
         self._arrivals = ArrivalCounters(registry, dimension)
+        self.runaways = RunawayTurns()
+        self._longest = self._gauge(
+            "runaway_turn_iterations",
+            "Iterations of the longest turn that has alerts.runaway_iterations or more and had "
+            f"another one in the last {STILL_MS // 60_000} minutes; 0 without one.",
+            dimension,
+        )
         self._count_events(windows)
         self._count_delivery(topics)
         self._measure_reading(topics)
@@ -321,9 +330,35 @@ class Operations(ServiceMetrics):
         """A batch spent ``seconds`` in one of ``STAGES``."""
         self._stages[name].observe(seconds)
 
-    def agents_known(self, agents: Iterable[str]) -> None:
-        """These agents have series."""
-        self._arrivals.know(agents)
+    def agents_known(self, agents: Iterable[str], counts: frozenset[str] = ALL_COUNTS) -> None:
+        """These agents have series, and the state has these counts."""
+        agents = tuple(agents)
+        self._arrivals.know(agents, counts)
+        for agent in agents:
+            self._measure_runaways(agent)
+
+    def _measure_runaways(self, agent: str) -> None:
+        """Have a gauge of the agent, which is read from ``runaways`` at each scrape."""
+
+        def longest() -> int:
+            found = (one.iterations for one in self.runaways.going_on() if one.agent == agent)
+            return max(found, default=0)
+
+        self._longest.labels(agent).set_function(longest)
+
+    def ran_away(self, turns: Sequence[RunawayTurn]) -> None:
+        """These turns have many iterations, and have just had another.
+
+        Not those that a build reads: the workers of the live state tell them.
+        """
+        if self._reading is self._live:
+            self.runaways.note(turns)
+            for agent in {one.agent for one in turns}:
+                self._measure_runaways(agent)
+
+    def forgotten(self, conversation_id: str) -> None:
+        """A conversation was erased."""
+        self.runaways.forget(conversation_id)
 
     def arrived(self, net: Mapping[str, Mapping[str, int]]) -> None:
         """Add what a batch added to the counts of ``core.alerts.arrivals`` and took back.

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stream_metrics.core.dedup.deduplicator import deduplicator
-from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.engine.codec import decode_conversation
 from stream_metrics.core.engine.config import OTHER, EngineConfig
 from stream_metrics.core.engine.state import Conversation
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import Window
+from stream_metrics.core.events.turns import turn_text
 from stream_metrics.live.ports import StateStore
+from stream_metrics.live.runaways import MANY_ITERATIONS
 from stream_metrics.live.worst import RANKINGS, Scope, Worst
 
 PAGE: Final = 64  # conversations read and worked through at once
@@ -30,7 +31,8 @@ EARLY_MS: Final = 60_000  # how far a record's timestamp may lie before what it 
 class Request:
     """A request: a window that ends at ``now_us``, and an agent (or release), None for all.
 
-    ``limit`` entries a ranking, ``max_pairs`` duplicates an entry; shares from ``min_results`` on.
+    ``limit`` entries a ranking, ``max_pairs`` duplicates an entry; shares from ``min_results`` on,
+    and turns that run away from ``runaway_iterations`` on.
     """
 
     window: Window
@@ -39,6 +41,7 @@ class Request:
     limit: int = 10
     min_results: int = 10
     max_pairs: int = 20
+    runaway_iterations: int = MANY_ITERATIONS
 
 
 @dataclass(slots=True)
@@ -65,7 +68,8 @@ class WorstReport:
 
         ``link`` returns a link to the trace of a conversation id, or None. ``judged`` is the number
         of conversations with enough data for each ranking. ``beyond_limit`` is about turns beyond a
-        limit; its ``text`` is None without any.
+        limit: its ``searches`` and ``results`` are 0 if they are not known of all of these, and its
+        ``text`` is None without any.
         """
         request, ranked, worst = self.request, self.worst.rankings(), self.worst
         return {
@@ -79,10 +83,16 @@ class WorstReport:
             "conversations": worst.conversations,
             "results": worst.results,
             "beyond_limit": {
-                "turns": worst.cut_turns,
+                "turns": worst.beyond_limit.turns,
+                "searches": worst.beyond_limit.searches,
+                "results": worst.beyond_limit.results,
                 f"{self.dimension}s": dict(worst.most_cut()),
                 "text": self._cut_text(),
             },
+            "runaway_turns": [
+                one._asdict() | {"turn_text": turn_text(one.turn), "url": link(one.conversation_id)}
+                for one in worst.runaways
+            ],
             "complete": self.complete,
             "partitions": {"read": list(self.partitions)},
             "judged": {name: worst.judged[name] for name in rankings},
@@ -94,14 +104,14 @@ class WorstReport:
 
     def _cut_text(self) -> str | None:
         """The sentence on turns beyond a limit, which names those that have most of them."""
-        turns, by = self.worst.cut_turns, self.worst.most_cut()
-        if not turns:
+        beyond, by = self.worst.beyond_limit, self.worst.most_cut()
+        if not beyond.turns:
             return None
         named = [f"{name} {number:,}" for name, number in by[:MOST_NAMED]]
         named += [f"{len(by) - MOST_NAMED:,} more"] if len(by) > MOST_NAMED else []
         named = named if len(by) > 1 else [by[0][0]]
         whose = f" ({', '.join(named)})" if self.request.agent is None else ""
-        return f"{'' if self.complete else 'at least '}{BeyondLimit(turns).text(whose)}"
+        return f"{'' if self.complete else 'at least '}{beyond.text(whose)}"
 
 
 class ConversationReader:
@@ -186,6 +196,7 @@ async def _nothing_yet(
         limit=request.limit,
         min_results=request.min_results,
         max_pairs=request.max_pairs,
+        runaway_iterations=request.runaway_iterations,
     )
     return WorstReport(request, config.dimension, scope, worst)
 

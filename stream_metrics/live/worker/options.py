@@ -13,6 +13,7 @@ from stream_metrics.core.engine.window import Window
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.ports import ConversationKey
+from stream_metrics.live.runaways import MANY_ITERATIONS
 
 Policy = Literal["halt", "rebuild", "continue"]
 Start = Literal["earliest", "latest"]
@@ -25,8 +26,8 @@ class PartitionOptions:
     ``now_ms`` is the wall clock of a live worker; record time is limited to it. ``latest_ms`` is
     the later of two clocks, if there are two; it limits how long a record with a timestamp in the
     future keeps its conversation. ``partitioner`` maps a key to a partition like Kafka's default
-    one. ``turn_scope`` applies to rows on the output topic. ``worker`` is the name in heartbeats;
-    none are sent without it.
+    one. ``turn_scope`` applies to rows on the output topic. A turn runs away from
+    ``runaway_iterations`` on. ``worker`` is the name in heartbeats; none are sent without it.
     """
 
     identity: Identity
@@ -40,6 +41,7 @@ class PartitionOptions:
     batch_records: int = 500
     require_key: bool = True
     turn_scope: str = "last"
+    runaway_iterations: int = MANY_ITERATIONS
     partitioner: Callable[[bytes], int] | None = None
     now_ms: Callable[[], int] | None = None
     latest_ms: Callable[[], int] | None = None

@@ -20,12 +20,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
-from stream_metrics.core.alerts.arrivals import is_young, net_arrivals
-from stream_metrics.core.engine.cells import conversation_cells
+from stream_metrics.core.alerts.arrivals import counts_of_state, is_young, net_arrivals
+from stream_metrics.core.engine.cells import conversation_cells, dimension_of
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
 from stream_metrics.core.engine.plan import waiting_labels
-from stream_metrics.core.engine.registers import FORGET
+from stream_metrics.core.engine.registers import FORGET, SEARCH_ITERATION
 from stream_metrics.core.engine.state import Cell, DamagedState
 from stream_metrics.core.engine.windows import BucketChanges, Names, Windows, expired_windows
 from stream_metrics.core.events.bugs import Bug
@@ -45,6 +45,7 @@ from stream_metrics.live.ports import (
     StateStore,
     StoredConversation,
 )
+from stream_metrics.live.runaways import RunawayTurn, iterations_of
 from stream_metrics.live.worker.batches import (
     CALL_ARGUMENTS,
     CALL_BYTES,
@@ -160,7 +161,10 @@ class StatePartition:
         for (window, bucket, agent), data in state.buckets.items():
             self.windows.load(window, bucket, agent, data)
             self._left.load(window, bucket, agent, data)
-        self._telemetry.agents_known({*self._options.agents, *(a for _, _, a in state.buckets)})
+        self._telemetry.agents_known(
+            {*self._options.agents, *(agent for _, _, agent in state.buckets)},
+            counts_of_state(self._options.engine.rules.tables.loops),
+        )
 
     @property
     def record_time_ms(self) -> int:
@@ -263,6 +267,7 @@ class StatePartition:
         telemetry = self._telemetry
         telemetry.observe(observations)
         telemetry.bad_records(Counter(letter.reason for letter in letters))
+        self._tell_runaways(works, names)
         telemetry.batch(len(records))
         telemetry.stage("decode", decoded - started)
         telemetry.stage("load", loaded - decoded)
@@ -352,6 +357,34 @@ class StatePartition:
             for cell in work.cells
         ]
         return net_arrivals(cells, names)
+
+    def _tell_runaways(self, works: Mapping[ConversationKey, Work], names: Names) -> None:
+        """Tell which turns have many iterations and have just had another, by young records."""
+        clock = self._options.now_ms
+        if clock is None:
+            return
+        now_ms, least, engine = clock(), self._options.runaway_iterations, self._options.engine
+        found = []
+        for work in works.values():
+            if work.conversation is None:
+                continue
+            turns = work.conversation.turns
+            for event, record in work.events:
+                if event.kind is FORGET:
+                    self._telemetry.forgotten(work.conversation_id)
+                if event.kind is not SEARCH_ITERATION:
+                    continue
+                turn = turns.get(event.turn)
+                if turn is None or (len(turn.counted) < least and turn.left_out is None):
+                    continue
+                iterations = iterations_of(turn)
+                if iterations >= least and is_young(record.timestamp_ms, now_ms):
+                    agent = names.agent(dimension_of(event.agent, event.release, engine))
+                    found.append(
+                        RunawayTurn(agent, work.conversation_id, event.turn, iterations, now_ms)
+                    )
+        if found:
+            self._telemetry.ran_away(found)
 
     async def _publish(
         self, output: Output, messages: Sequence[OutputMessage], retry: Retry

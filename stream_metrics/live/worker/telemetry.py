@@ -10,6 +10,7 @@ from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import DeadLetter
 from stream_metrics.live.ports import OutputMessage
+from stream_metrics.live.runaways import RunawayTurn
 from stream_metrics.live.worker.lag import Gauges
 from stream_metrics.live.worker.retry import Retry
 
@@ -31,8 +32,10 @@ class Telemetry(BugCounts, Protocol):
     def batch(self, records: int) -> None: ...
     def stage(self, name: str, seconds: float) -> None: ...
     def state_written(self, sent_bytes: int) -> None: ...
-    def agents_known(self, agents: Iterable[str]) -> None: ...
+    def agents_known(self, agents: Iterable[str], counts: frozenset[str]) -> None: ...
     def arrived(self, net: Mapping[str, Mapping[str, int]]) -> None: ...
+    def ran_away(self, turns: Sequence[RunawayTurn]) -> None: ...
+    def forgotten(self, conversation_id: str) -> None: ...
     def redis(self, seconds: float) -> None: ...
     def redis_error(self) -> None: ...
 
@@ -72,10 +75,16 @@ class NoTelemetry:
     def state_written(self, sent_bytes: int) -> None:
         """Ignore."""
 
-    def agents_known(self, agents: Iterable[str]) -> None:
+    def agents_known(self, agents: Iterable[str], counts: frozenset[str]) -> None:
         """Ignore."""
 
     def arrived(self, net: Mapping[str, Mapping[str, int]]) -> None:
+        """Ignore."""
+
+    def ran_away(self, turns: Sequence[RunawayTurn]) -> None:
+        """Ignore."""
+
+    def forgotten(self, conversation_id: str) -> None:
         """Ignore."""
 
     def redis(self, seconds: float) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.events.turns import turn_text
 from stream_metrics.lab.choices import CONFIDENCE
 from stream_metrics.lab.evaluation.estimates import LANGUAGE
@@ -144,7 +145,7 @@ def _headline(report: Report, rows: Conversations, ci: str) -> Section:
             f" They are in {len(languages)} languages, and a mean over languages says little "
             "about any of them: the means by language are under “Rows by stratum”."
         )
-    beyond = beyond_limit_of(report, rows.over_limit)
+    beyond = beyond_limit_of(report, BeyondLimit(rows.over_limit))
     said = [beyond.text()] if beyond.turns else []
     remarks = [f"{text}." for text in (*said, *without_ids_of(report).texts())]
     note = None

@@ -1,7 +1,7 @@
 // The worst conversations, and their repeated results. Also says which turns figures leave out.
 
 import { $, el, externalLink, radios, renderOnce, setText } from "./dom.js";
-import { count, percent, plural, sentence } from "./format.js";
+import { clock, count, percent, plural, sentence } from "./format.js";
 
 const RANKINGS = [["highest_srr", "highest SRR"], ["lowest_sre", "lowest SRE"],
   ["most_wasted_iterations", "most wasted iterations"]];
@@ -39,6 +39,9 @@ function showWorst() {
   $("worst-none").hidden = rows.length > 0;
   setText($("worst-none"), worst.error ? `Not available: ${worst.error}.` : nothingWorst());
   setText($("worst-text"), worst.error ? "" : worstLead());
+  const runaways = worst.error ? [] : worst.runaway_turns;
+  renderOnce($("runaway-list"), runaways, () => runaways.map(runawayItem));
+  $("runaways").hidden = !runaways.length;
   const cut = cutText();
   $("beyond-limit").hidden = !cut;
   setText($("beyond-limit"), cut && sentence(cut));
@@ -70,6 +73,12 @@ function nothingWorst() {
   return ranking === "highest_srr" ? `None of the ${plural(judged, "conversation")} with ${few} or more repeats any.`
     : `No iteration was wasted in the ${plural(judged, "conversation")} with labelled iterations.`;
 }
+
+/** A turn with very many iterations. */
+const runawayItem = (turn) => el("li", { class: "card" },
+  el("code", {}, turn.conversation_id), el("span", { class: "muted agents" }, turn.agent),
+  `turn ${turn.turn_text}: ${plural(turn.iterations, "iteration")}, the latest at ${clock(turn.last_ms / 1000, true)} `,
+  turn.url ? externalLink(turn.url, "Open its trace") : null);
 
 function worstItem(row, open) {
   const facts = [["SRR", percent(row.srr)], ["SRE", percent(row.sre)],
