@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,9 +14,11 @@ from tests.drill.evaluation import Firing, Rule
 from tests.drill.gather import ALERT_OF, IN_USE, evidence
 from tests.drill.library import Habits
 from tests.drill.minutes import counted, net
+from tests.drill.report import Group, page
 from tests.drill.rows import changes
 from tests.drill.run import Drill
-from tests.drill.world import DAY, HOUR, MINUTE, START_US, Agent, Incident, Libraries, place, roster
+from tests.drill.simulation import Size
+from tests.drill.world import DAY, HOUR, MINUTE, START_US, Agent, Incident, Libraries, place
 
 MINUTES = 36 * 60
 BEGINS = 34 * 60  # minutes: on the second day at ten
@@ -45,22 +48,36 @@ def test_evidence_of_its_figure_sees_the_incident_and_nothing_before(
     assert BEGINS < fired[0] <= BEGINS + 10
 
 
-@pytest.mark.parametrize(("kind", "strength", "figure"), INCIDENTS)
-def test_the_page_says_what_these_rules_add(kind: str, strength: float, figure: str) -> None:
-    """The first alert counts: with them after four minutes, without them too late."""
-    alert, other = (Rule(name, "critical", "", 0, 10) for name in (ALERT_OF[figure], "SRRSpike"))
-    incident = Incident(kind, "agent-00", START_US + HOUR, START_US + 2 * HOUR, strength)
-    fired = [
-        Firing(alert, {"agent": "agent-00"}, 64, 90),
-        Firing(other, {"agent": "agent-00"}, 82, 90),
-    ]
-    turns = {"agent-00": np.full(DAY // MINUTE, 1)}
-    drill = Drill(
-        roster(1, 1), DAY // MINUTE, [incident], [alert, other], fired, turns, {}, {}, {}
-    )  # fmt: skip
+def called(kind: str, strength: float, figure: str) -> Drill:
+    """A day of an agent whose incident its own alert calls after 4 minutes, and SRR after 22."""
+    own, other = (Rule(name, "critical", "", 0, 10) for name in (ALERT_OF[figure], "SRRSpike"))
+    incident = Incident(kind, AGENT.name, START_US + HOUR, START_US + 2 * HOUR, strength)
+    fired = [Firing(rule, {"agent": AGENT.name}, at, 90) for rule, at in ((own, 64), (other, 82))]
+    minutes = DAY // MINUTE
+    turns = {AGENT.name: np.full(minutes, 1)}
+    return Drill([AGENT], minutes, [incident], [own, other], fired, turns, {}, {}, {})
 
-    *_, of_all = added_table([drill])
+
+@pytest.mark.parametrize(("kind", "strength", "figure"), INCIDENTS)
+def test_what_these_rules_add_is_told_by_the_first_alert(
+    kind: str, strength: float, figure: str
+) -> None:
+    """With them after four minutes, in time; without them too late."""
+    *_, of_all = added_table([called(kind, strength, figure)])
 
     assert of_all.endswith(
         "| all | 0% (0% to 79%) of 1 | 22 (22) | 100% (21% to 100%) of 1 | 4 (4) |"
     )
+
+
+def test_the_page_has_the_table_and_nothing_of_former_rules() -> None:
+    """These knew nothing of loops."""
+    troubled = called(*INCIDENTS[0])
+    well = replace(troubled, incidents=[], firings=[])
+    former = replace(troubled, rules=[], firings=[])
+
+    text = page([Group("Loops", (1,), [well], [troubled], ([well], [former]))], Size(1, 1, 40))
+
+    assert "These rules had 0.00" in text
+    assert "| a loop begins | 10-19 | 0% (0% to 79%) of 1 |" in text
+    assert "former rules" not in text
