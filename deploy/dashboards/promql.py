@@ -21,7 +21,9 @@ TARGET: Final = 'job=~"$job", instance=~"$instance"'
 def families() -> dict[str, tuple[str, frozenset[str]]]:
     """Type and labels of each family, by the name that its samples begin with."""
     registry = CollectorRegistry()
-    Operations(registry, ["topic"], pools={"support": "handbook"}).lag("topic", 0, 0, 0.0)
+    operations = Operations(registry, ["topic"], pools={"support": "handbook"})
+    operations.lag("topic", 0, 0, 0.0)
+    operations.agents_known(["support"])
     BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)
     ProcessCollector(registry=registry)
     found = {

@@ -127,7 +127,9 @@ def _series_section() -> str:
 
 def _operations_section() -> str:
     registry = CollectorRegistry()
-    Operations(registry, ["topic"], pools={"support": "handbook"}).lag("topic", 0, 0, 0.0)
+    operations = Operations(registry, ["topic"], pools={"support": "handbook"})
+    operations.lag("topic", 0, 0, 0.0)
+    operations.agents_known(["support"])
     lines = [
         "## Operational metrics",
         "",

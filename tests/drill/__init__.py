@@ -8,6 +8,7 @@ sums (``sums``) makes a ``simulation``, which is ``kept``.
 Evidence is gathered in numpy (``evidence``, ``gather``, ``judge``), and ``verify`` holds it equal
 to what Prometheus' rules gather. Other alerts are evaluated by a real Prometheus over back-filled
 samples (``evaluation``). ``window_rules`` are the former alerts. ``score`` compares alerts with
-incidents, ``curves`` try many thresholds, ``goals`` and ``report`` write the page, ``pictures``
-draws it. ``calibrate`` measures how often evidence reaches a threshold by chance.
+incidents, ``curves`` try many thresholds, ``added`` says what the rules about loops add, ``goals``
+and ``report`` write the page, ``pictures`` draws it. ``calibrate`` measures how often evidence
+reaches a threshold by chance.
 """

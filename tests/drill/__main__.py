@@ -21,9 +21,11 @@ from typing import Final
 from tests.drill.bursts import place_bursts
 from tests.drill.curves import Sweep
 from tests.drill.evaluation import ALERTS, RECORDING, SOURCES, Firing, Rule
+from tests.drill.gather import ALERT_OF
 from tests.drill.kept import KEPT, digest, kept
 from tests.drill.outcome import Outcome, Which, fixed_thresholds, outcome
 from tests.drill.pictures import picture
+from tests.drill.plan import incidents, loops
 from tests.drill.report import Group, page
 from tests.drill.run import Drill, fire
 from tests.drill.seeds import TUNING, commit_of_rules, drawn
@@ -32,6 +34,7 @@ from tests.drill.world import Libraries, place
 
 STANDARD: Final = Size()
 BURSTS: Final = "Bursts of one kind of question"
+LOOPS: Final = "Loops"
 Fired = tuple[list[Rule], list[Firing]]
 
 
@@ -54,6 +57,10 @@ def main() -> int:
         "--bursts", type=int, nargs="*", default=list(TUNING), metavar="SEED",
         help="of worlds in which turns depend on each other",
     )  # fmt: skip
+    parser.add_argument(
+        "--loops", type=int, nargs="*", metavar="SEED",
+        help="of worlds with loops and empty routes; those that are held out, if not given",
+    )  # fmt: skip
     parser.add_argument("--agents", type=int, default=STANDARD.agents)
     parser.add_argument("--days", type=int, default=STANDARD.days, help="of each simulated world")
     parser.add_argument("--turns", type=int, default=STANDARD.turns_each, help="in each library")
@@ -70,12 +77,18 @@ def main() -> int:
     worlds = {
         "Held out": [Which(seed) for seed in held_out],
         "Tuning": [Which(seed) for seed in asked.tuning],
+        LOOPS: [
+            Which(seed, planning=loops)
+            for seed in (held_out if asked.loops is None else asked.loops)
+        ],
         BURSTS: [Which(seed, place_bursts) for seed in asked.bursts],
     }
     every = [which for of in worlds.values() for which in of]
-    independent = [which for which in every if which.placing is place]
     evaluated = [
-        one for one in independent if asked.prometheus is None or one.seed in asked.prometheus
+        one
+        for one in every
+        if (one.placing, one.planning) == (place, incidents)
+        and (asked.prometheus is None or one.seed in asked.prometheus)
     ]
     with ProcessPoolExecutor(asked.processes) as pool:
         list(pool.map(partial(_simulate, every=every, size=size), {one.seed for one in every}))
@@ -84,22 +97,28 @@ def main() -> int:
             for which in evaluated
             for well in (True, False)
         }
-        fixed = fixed_thresholds((worlds["Tuning"] or worlds["Held out"]), size)
+        fixed = fixed_thresholds(worlds["Tuning"] or worlds["Held out"] or worlds[LOOPS], size)
         found = list(pool.map(partial(outcome, size=size, fixed=fixed), every))
         outcomes = dict(zip(every, found, strict=True))
         known = {which: fired.result() for which, fired in others.items()}
     groups = [_group(title, of, outcomes, known) for title, of in worlds.items() if of]
     if asked.pictures:
-        (first, *_) = groups
-        for figure, swept in first.swept.items():
+        for figure in groups[0].swept:
+            shown = next((one for one in groups if _has_incidents(one, figure)), groups[0])
             file = asked.pictures / f"alert-curve-{figure.replace('_', '-')}.svg"
-            file.write_text(picture(figure, swept, first.former(figure)), encoding="utf-8")
+            drawing = picture(figure, shown.swept[figure], shown.former(figure))
+            file.write_text(drawing, encoding="utf-8")
     text = page(groups, size, _drawn(commit, set(seeds) - set(held_out)))
     if asked.out:
         asked.out.write_text(text, encoding="utf-8")
     else:
         print(text)
-    return 0 if all(group.kept for group in groups if group.title != BURSTS) else 1
+    return 0 if all(group.kept for group in groups if group.title not in (BURSTS, LOOPS)) else 1
+
+
+def _has_incidents(group: Group, figure: str) -> bool:
+    """Whether the group has incidents that the figure's alert is meant for."""
+    return any(one.kind.alert == ALERT_OF[figure] for one in group.caught)
 
 
 def _drawn(commit: str | None, missing: Collection[int]) -> str:
@@ -118,7 +137,7 @@ def _simulate(seed: int, every: Sequence[Which], size: Size) -> None:
         for well in (True, False) if which.seed == seed else ():
             kept_world(
                 seed, size, healthy=well, shelf=shelf, placing=which.placing,
-                say=_saying(which, well),
+                planning=which.planning, say=_saying(which, well),
             )  # fmt: skip
     gc.enable()
 

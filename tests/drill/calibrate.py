@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from stream_metrics.core.alerts.figures import FIGURES
+from stream_metrics.core.alerts.figures import BY_NAME, FIGURES, Figure
 from tests.drill.evidence import Reals
 from tests.drill.judge import begun
 from tests.drill.seeds import CALIBRATION
@@ -30,27 +31,29 @@ def main() -> None:
     """Print the measured rates, as Python."""
     parser = argparse.ArgumentParser(prog="python -m tests.drill.calibrate", description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(CALIBRATION))
+    parser.add_argument("--figures", nargs="+", choices=[*BY_NAME], default=[*BY_NAME])
     parser.add_argument("--processes", type=int, default=1)
     asked = parser.parse_args()
+    figures = [BY_NAME[name] for name in asked.figures]
     with ProcessPoolExecutor(asked.processes) as pool:
-        counted = np.stack(list(pool.map(alarms_of, asked.seeds)))
+        counted = np.stack(list(pool.map(partial(alarms_of, figures=figures), asked.seeds)))
     agent_months = SIZE.agents * SIZE.days / (365.25 / 12) * len(asked.seeds)
     print(f"# {agent_months:.0f} months of agents")
     for name, of in zip(("MEASURED", "MEASURED_LARGE"), counted.sum(axis=0), strict=True):
         print(f"{name} = {{")
-        for figure, counts in zip(FIGURES, of, strict=True):
+        for figure, counts in zip(figures, of, strict=True):
             rates = np.maximum(counts, FEWEST) / agent_months
             print(f'    "{figure.name}": {measured(rates)},')
         print("}")
 
 
-def alarms_of(seed: int) -> Reals:
+def alarms_of(seed: int, figures: Sequence[Figure] = FIGURES) -> Reals:
     """The alarms in healthy weeks: of either and of the large shift, by figure and threshold."""
     world = kept_world(seed, SIZE, healthy=True)
     return np.array(
         [
             [[begins.sum() for begins in both] for both in begun(world, figure, THRESHOLDS)]
-            for figure in FIGURES
+            for figure in figures
         ],
         float,
     ).transpose(2, 0, 1)

@@ -29,9 +29,7 @@ RULES: Final = ROOT / "deploy" / "prometheus"
 RECORDING: Final = (*WINDOW_RECORDING, RULES / "recording.rules.yml", RULES / "usual.rules.yml")
 ALERTS: Final = (RULES / "alerts.rules.yml", Path(__file__).with_name("plain.rules.yml"))
 PLAIN_OF: Final = {kind.alert: kind.plain for kind in KINDS}
-BY_NUMPY: Final = frozenset(
-    {*ALERT_OF.values(), *(PLAIN_OF[one] for one in ALERT_OF.values() if one in PLAIN_OF)}
-)
+BY_NUMPY: Final = frozenset({*ALERT_OF.values(), *map(PLAIN_OF.__getitem__, ALERT_OF.values())})
 """Alerts that numpy judges."""
 SOURCES: Final = tuple(
     Path(__file__).with_name(f"{name}.py") for name in ("asked", "evaluation", "gather", "run")

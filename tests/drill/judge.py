@@ -30,7 +30,12 @@ from tests.drill.simulation import World
 
 RATIO_OF: Final = {kind.alert: kind.ratio for kind in KINDS if kind.ratio is not None}
 _AT_ONCE: Final = 8  # thresholds, for the sake of memory
-RISES: Final = ("srr", "missed_searches")  # others are worse if the ratio of window sums falls
+RISES: Final = (
+    "srr",
+    "missed_searches",
+    "repeated_searches",
+    "empty_searches",
+)  # others are worse if the ratio of window sums falls
 
 
 class Inputs(NamedTuple):

@@ -28,7 +28,7 @@ Numbers = NDArray[np.int64]
 HEALTHY: Final = "healthy"
 
 # Families that no rule asks for by agent; they would only make the simulation slow.
-LEFT_OUT: Final = frozenset({"ts", "tc", "ir", "id", "iG", "D"})
+LEFT_OUT: Final = frozenset({"ts", "tc", "ir", "id", "iG", "D", "n", "nt"})
 
 
 class Condition(NamedTuple):

@@ -14,6 +14,7 @@ from tests.drill.gather import ALERT_OF
 from tests.drill.judge import beyond, fired, judge, plain_ratio
 from tests.drill.kept import KEPT, ROOT, digest, kept
 from tests.drill.minutes import Placing
+from tests.drill.plan import Planning, incidents
 from tests.drill.run import Drill, drill
 from tests.drill.simulation import Size, World, kept_world, world_key
 from tests.drill.window_rules import PREFIX, judge_windows
@@ -29,15 +30,16 @@ Fixed = Mapping[str, Mapping[str, Reals]]
 
 PLAIN_AT: Final = {  # as in plain.rules.yml
     "srr": 0.5, "results": 3.0, "sre": 0.1, "gain": 3.0, "missed_searches": 0.2,
-    "wrong_routes": 0.7, "reranking": 1.0,
+    "wrong_routes": 0.7, "reranking": 1.0, "repeated_searches": 0.4, "empty_searches": 0.25,
 }  # fmt: skip
 
 
 class Which(NamedTuple):
-    """The worlds of a seed, and how turns are placed in them."""
+    """The worlds of a seed, how turns are placed in them, and what goes wrong."""
 
     seed: int
     placing: Placing = place
+    planning: Planning = incidents
 
 
 class Outcome(NamedTuple):
@@ -53,14 +55,21 @@ class Outcome(NamedTuple):
 def outcome(which: Which, size: Size, fixed: Fixed, folder: Path = KEPT) -> Outcome:
     """The outcome of a seed, computed unless it was before by the same sources."""
     levels = [values.tolist() for by_kind in fixed.values() for values in by_kind.values()]
-    key = digest(SOURCES, world_key(size, which.placing), levels)
+    key = digest(SOURCES, world_key(size, which.placing, which.planning), levels)
     path = folder / f"{key}/{which.seed}.outcome"
     return kept(path, lambda: _outcome(which, size, fixed, folder))
 
 
 def _outcome(which: Which, size: Size, fixed: Fixed, folder: Path) -> Outcome:
     healthy, troubled = (
-        kept_world(which.seed, size, healthy=well, placing=which.placing, folder=folder)
+        kept_world(
+            which.seed,
+            size,
+            healthy=well,
+            placing=which.placing,
+            planning=which.planning,
+            folder=folder,
+        )
         for well in (True, False)
     )
     return Outcome(

@@ -59,7 +59,10 @@ STYLE: Final = """
 
 
 class Former(NamedTuple):
-    """The former rules: their false alarms a month and agent, and when they caught what."""
+    """The former rules: their false alarms a month and agent, and when they caught what.
+
+    They caught nothing of a figure that they did not know.
+    """
 
     a_month: float
     found: Sequence[Caught]
@@ -77,7 +80,7 @@ def picture(figure: str, swept: Mapping[str, Sweep], former: Former) -> str:
         f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{width:g}" height="{height:g}" rx="6"/>',
         _text(LEFT, 28, TITLES[figure], "title"),
-        *_legend(),
+        *_legend(bool(former.found)),
         *(
             line
             for number, band in enumerate(BANDS)
@@ -88,7 +91,7 @@ def picture(figure: str, swept: Mapping[str, Sweep], former: Former) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _legend() -> Iterator[str]:
+def _legend(with_former: bool) -> Iterator[str]:
     y = 54.0
     for x, middle, kind, what in (
         (LEFT, 126, "evidence", "evidence: median"),
@@ -98,6 +101,8 @@ def _legend() -> Iterator[str]:
         yield _text(x + 32, y, what)
         yield f'<path class="{kind} rare" d="M{x + 32 + middle:g} {y - 4:g}h26"/>'
         yield _text(x + 64 + middle, y, "90%")
+    if not with_former:
+        return
     x = LEFT + 606
     yield f'<circle class="former" cx="{x:g}" cy="{y - 4:g}" r="4"/>'
     yield _text(x + 10, y, "former rules: median")
@@ -108,7 +113,7 @@ def _legend() -> Iterator[str]:
 def _panel(number: int, band: Band, swept: Mapping[str, Sweep], former: Former) -> Iterator[str]:
     left = LEFT + (number % COLUMNS) * (WIDTH + GAP_X)
     top = TOP + (number // COLUMNS) * (HEIGHT + GAP_Y)
-    count = len(in_band(former.found, band))
+    count = len(in_band(swept[EVIDENCE].points[0].found, band))
     plural = "" if count == 1 else "s"
     yield _text(left, top - 6, f"{band} turns in ten minutes: {count} incident{plural}")
     for minutes in range(0, int(LATEST) + 1, 10):
@@ -131,6 +136,8 @@ def _panel(number: int, band: Band, swept: Mapping[str, Sweep], former: Former) 
         for place, more in ((0, ""), (1, " rare")):
             line = [(a_month, late[place]) for a_month, late in found]
             yield _line(left, top, line, f"{kind}{more}")
+    if not former.found:
+        return
     for late, more in zip(delays(in_band(former.found, band)), ("", " hollow"), strict=True):
         yield (
             f'<circle class="former{more}" cx="{_x(left, former.a_month):.1f}" '

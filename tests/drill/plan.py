@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -49,6 +49,8 @@ _RESULTS: Final = Ratio(("r",), ("s",))
 _MISSED: Final = Ratio(("q|skip|yes",), ("q|skip|yes", "q|skip|no", "q|search|yes", "q|search|no"))
 _ROUTED: Final = Ratio(("R|any|yes",), ("R|any|yes", "R|any|no"))
 _RERANKED: Final = Ratio(("ks|shown",), ("ks|baseline",))
+_REPEATED: Final = Ratio(("aa",), ("a",))
+_EMPTY: Final = Ratio(("e",), ("s",))
 
 KINDS: Final = (
     Kind("same_pages", "an index returns the same pages", (0.2, 0.4, 0.6, 0.8), 0.8,
@@ -75,10 +77,19 @@ KINDS: Final = (
          "StreamMetricsJudgedShareLow", "PlainJudged"),
     Kind("consumer_stalled", "the consumer is stalled", (1.0,), 1.0,
          "StreamMetricsConsumerLagGrowing", "PlainLag"),
+    Kind("asks_again", "a loop begins", (0.1, 0.3, 0.7), 0.3,
+         "StreamMetricsSearchesRepeated", "PlainRepeated", ratio=_REPEATED),
+    Kind("empty_route", "an index is empty for one route", (0.3, 0.7, 1.0), 0.7,
+         "StreamMetricsSearchesEmpty", "PlainEmpty", ratio=_EMPTY),
 )  # fmt: skip
 
 _OF_AGENTS: Final = tuple(dict.fromkeys((k.name, k.strengths) for k in KINDS[:8]))
+_LOOPS: Final = tuple((k.name, k.strengths) for k in KINDS[-2:])
 _OF_ALL: Final = ("labeller_down", "labels_late", "consumer_stalled")
+
+
+Planning = Callable[[Sequence[Agent], int, Generator], list[Incident]]
+"""What goes wrong with agents over so many days; ``incidents``, or as it."""
 
 
 def incidents(agents: Sequence[Agent], days: int, rng: Generator) -> list[Incident]:
@@ -89,10 +100,15 @@ def incidents(agents: Sequence[Agent], days: int, rng: Generator) -> list[Incide
         if number % 7 == 6:
             found += _drifts(agent, days, rng)
             continue
-        for incident in _of_agent(agent, days, rng):
+        for incident in _of_agent(agent, days, rng, _OF_AGENTS):
             if not any(_near(incident, other) for other in of_all):
                 found.append(incident)
     return found
+
+
+def loops(agents: Sequence[Agent], days: int, rng: Generator) -> list[Incident]:
+    """Loops and empty routes of each agent, in worlds of their own: the others stay as they are."""
+    return [incident for agent in agents for incident in _of_agent(agent, days, rng, _LOOPS)]
 
 
 def deploys(days: int, rng: Generator) -> list[Incident]:
@@ -116,7 +132,9 @@ def _of_all(days: int, rng: Generator) -> Iterator[Incident]:
         yield Incident(kind, None, start_us, start_us + lasts_us, strength)
 
 
-def _of_agent(agent: Agent, days: int, rng: Generator) -> Iterator[Incident]:
+def _of_agent(
+    agent: Agent, days: int, rng: Generator, kinds: Sequence[tuple[str, tuple[float, ...]]]
+) -> Iterator[Incident]:
     """One after the other, each a day and more after the last, mostly where there is traffic."""
     free_us = START_US + WARM_UP_DAYS * DAY
     while free_us < START_US + (days - 1) * DAY:
@@ -124,7 +142,7 @@ def _of_agent(agent: Agent, days: int, rng: Generator) -> Iterator[Incident]:
         weights = busyness(starts_us) + 0.05
         start_us = int(rng.choice(starts_us, p=weights / weights.sum()))
         start_us += int(rng.integers(0, _SLOT_US))
-        name, strengths = _OF_AGENTS[int(rng.integers(len(_OF_AGENTS)))]
+        name, strengths = kinds[int(rng.integers(len(kinds)))]
         strength = float(rng.choice(strengths))
         yield Incident(name, agent.name, start_us, start_us + LASTS_US, strength)
         free_us = start_us + _APART_US

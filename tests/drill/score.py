@@ -109,10 +109,10 @@ def caught(drill: Drill) -> list[Caught]:
                     drill.telling.get((incident, kind.alert), True),
                     drill.changes.get((incident, kind.alert)),
                     SOON + (drill.label_minutes[incident.agent or ""] if late else 0),
-                    _after(drill.firings, kind.alert, incident),
-                    _after(drill.firings, kind.plain, incident),
+                    after(drill.firings, kind.alert, incident),
+                    after(drill.firings, kind.plain, incident),
                     _turns(drill, incident),
-                    _after(drill.firings, kind.alert, incident, PAGE),
+                    after(drill.firings, kind.alert, incident, PAGE),
                 )
             )
     return found
@@ -125,7 +125,7 @@ def _turns(drill: Drill, incident: Incident) -> int | None:
     return int(drill.turns[incident.agent][start : start + SOON].sum())
 
 
-def _after(
+def after(
     firings: Iterable[Firing], alert: str, incident: Incident, severity: str | None = None
 ) -> int | None:
     """Minutes until the alert fires for the incident's agent; None if it does not."""
@@ -212,7 +212,7 @@ def catch_table(found: Sequence[Caught]) -> list[str]:
             plain = [c.plain for c in enough]
             lines.append(
                 f"| {kind.says} | {strength:g}{size} | {len(enough)} | {_share(enough, _ours)} | "
-                f"{_spread(ours)} | {_share(enough, _plain)} | {_spread(plain)} | "
+                f"{spread(ours)} | {_share(enough, _plain)} | {spread(plain)} | "
                 f"{len(less)} | {_share(less, _ours)} | {_share(less, _plain)} |"
             )
     return lines
@@ -283,7 +283,7 @@ def _share(found: Sequence[Caught], of: Callable[[Caught], bool]) -> str:
     return f"{sum(map(of, found)) / len(found):.0%}" if found else "-"
 
 
-def _spread(minutes: Sequence[int | None]) -> str:
+def spread(minutes: Sequence[int | None]) -> str:
     """Median and ninth decile of all, missed ones being the slowest."""
     if not minutes:
         return "-"

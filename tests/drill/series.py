@@ -21,6 +21,10 @@ WINDOW_RECORDING: Final = (  # in this order: each asks for what the ones before
     WINDOWS / "recording.rules.yml",
     WINDOWS / "usual.rules.yml",
 )
+# The former rules did not know these; fixed thresholds for them are tried over the same windows.
+OF_LOOPS: Final[Mapping[str, set[str]]] = {
+    family: {"5m", "30m"} for family in ("repeated_searches", "queried_searches", "empty_searches")
+}
 TARGET: Final = {"job": "stream-metrics", "instance": "worker-1:9464"}
 _ASKED: Final = re.compile(rf"{PREFIX}(\w+)\{{([^}}]*)\}}")
 _WINDOW: Final = re.compile(r'\bwindow="(\w+)"')

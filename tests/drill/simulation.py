@@ -12,10 +12,17 @@ import numpy as np
 from tests.drill.kept import KEPT, ROOT, digest, kept
 from tests.drill.library import Condition, Numbers
 from tests.drill.minutes import Placing, Ways, counted, place_young
-from tests.drill.plan import KINDS, SOON, Kind, deploys, incidents
+from tests.drill.plan import KINDS, SOON, Kind, Planning, deploys, incidents
 from tests.drill.power import change, label_delay_minutes, tells
 from tests.drill.rows import Rows
-from tests.drill.series import TARGET, WINDOW_RECORDING, Series, asked_for, window_codes
+from tests.drill.series import (
+    OF_LOOPS,
+    TARGET,
+    WINDOW_RECORDING,
+    Series,
+    asked_for,
+    window_codes,
+)
 from tests.drill.sums import arrivals, window_sums
 from tests.drill.world import (
     DAY,
@@ -38,6 +45,7 @@ _PACKAGE: Final = ("core/dedup", "core/engine", "core/events", "core/metrics", "
 _SOURCES: Final = (
     *(ROOT / "tests" / "drill" / f"{name}.py" for name in _DRILL),
     *(ROOT / "stream_metrics" / name for name in _PACKAGE),
+    ROOT / "stream_metrics" / "core" / "alerts" / "arrivals.py",
     *WINDOW_RECORDING,
 )
 
@@ -83,15 +91,17 @@ def simulate(
     *,
     healthy: bool,
     placing: Placing = place,
+    planning: Planning = incidents,
     say: Callable[[str], None] = lambda line: None,
 ) -> World:
     """``size.days`` of ``size.agents`` agents, with incidents unless ``healthy``."""
     rng = np.random.default_rng(seed)
     minutes = size.days * DAY // MINUTE
     agents = roster(size.agents, seed)
-    planned = [] if healthy else incidents(agents, size.days, rng)
+    planned = [] if healthy else planning(agents, size.days, rng)
     released = deploys(size.days, rng)
-    codes = window_codes(asked_for(path.read_text() for path in WINDOW_RECORDING))
+    former = asked_for(path.read_text() for path in WINDOW_RECORDING)
+    codes = window_codes({**former, **OF_LOOPS})
     gaps = frozenset((d.start_us - START_US) // MINUTE + 1 for d in released)
     came: dict[bool, list[Numbers]] = {False: [], True: []}
     turns, gained, sums = {}, {}, {}
@@ -120,21 +130,26 @@ def kept_world(
     healthy: bool,
     shelf: Libraries | None = None,
     placing: Placing = place,
+    planning: Planning = incidents,
     folder: Path = KEPT,
     say: Callable[[str], None] = lambda line: None,
 ) -> World:
     """A world, simulated unless it was before by the same sources."""
-    name = f"{world_key(size, placing)}/{seed}-{'healthy' if healthy else 'troubled'}.world"
+    planning = incidents if healthy else planning
+    key = world_key(size, placing, planning)
+    name = f"{key}/{seed}-{'healthy' if healthy else 'troubled'}.world"
     shelf = shelf or Libraries(size.turns_each)
     return kept(
         folder / name,
-        lambda: simulate(seed, size, shelf, healthy=healthy, placing=placing, say=say),
+        lambda: simulate(
+            seed, size, shelf, healthy=healthy, placing=placing, planning=planning, say=say
+        ),
     )
 
 
-def world_key(size: Size, placing: Placing = place) -> str:
+def world_key(size: Size, placing: Placing = place, planning: Planning = incidents) -> str:
     """What a world depends on beside its seed, as a short hash."""
-    return digest(_SOURCES, size, placing.__qualname__)
+    return digest(_SOURCES, size, placing.__qualname__, planning.__qualname__)
 
 
 def _sizes(

@@ -36,7 +36,7 @@ class Recorded(NamedTuple):
     least: int = 0
 
 
-_SRR, _SRE, _GAIN, _RESULTS, _MISSED, _ROUTED, _RERANKED = RATIO_OF.values()
+_SRR, _SRE, _GAIN, _RESULTS, _MISSED, _ROUTED, _RERANKED, *_ = RATIO_OF.values()
 RATIOS: Final = {
     "duplicate_results_per_results": Recorded(_SRR, _SRR.below, 1_000),
     "results_per_searches": Recorded(_RESULTS, _RESULTS.below, 100),

@@ -13,7 +13,7 @@ from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import parse_window
 from tests.drill.evaluation import Firing, Rule, firings
 from tests.drill.library import Condition
-from tests.drill.plan import KINDS, incidents
+from tests.drill.plan import KINDS, incidents, loops
 from tests.drill.power import CHANCE, POWER, STEPS, grid_of, parts, sum_of, tells
 from tests.drill.report import Group, page
 from tests.drill.rows import changes
@@ -120,12 +120,16 @@ def test_an_incident_changes_only_turns_during_it() -> None:
 def test_incidents_of_an_agent_are_a_day_apart() -> None:
     """No incident is in the baseline of the next one, and every possible kind occurs."""
     agents = roster(20, 3)
-    planned = incidents(agents, 28, np.random.default_rng(3))
+    occurring = set()
 
-    for agent in agents:
-        own = sorted(i.start_us for i in planned if i.agent == agent.name and i.kind != "drift")
-        assert all(later - earlier > DAY + HOUR for earlier, later in pairwise(own))
-    assert {kind.name for kind in KINDS} == {incident.kind for incident in planned}
+    for planning in (incidents, loops):
+        planned = planning(agents, 28, np.random.default_rng(3))
+        for agent in agents:
+            own = sorted(i.start_us for i in planned if i.agent == agent.name and i.kind != "drift")
+            assert all(later - earlier > DAY + HOUR for earlier, later in pairwise(own))
+        occurring |= {incident.kind for incident in planned}
+
+    assert occurring == {kind.name for kind in KINDS}
 
 
 def drill(planned: list[Incident], fired: list[Firing]) -> Drill:

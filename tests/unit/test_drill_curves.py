@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stream_metrics.core.alerts.figures import FIGURES
+from tests.drill.added import OTHERS
 from tests.drill.bands import BANDS
 from tests.drill.curves import (
     EVIDENCE,
@@ -19,7 +20,7 @@ from tests.drill.curves import (
     plains,
     sweeps,
 )
-from tests.drill.gather import ALERT_OF, IN_USE
+from tests.drill.gather import IN_USE
 from tests.drill.goals import comparison_table, in_use, no_more
 from tests.drill.judge import judge
 from tests.drill.plan import KINDS
@@ -77,7 +78,7 @@ def test_evidence_and_the_former_rules_see_a_large_incident(troubled: World) -> 
     assert ours is not None
     assert ours <= 10
     assert 33 * 60 < min(former) <= 33 * 60 + 10
-    assert {rule.name.removeprefix(PREFIX) for rule in rules} == set(ALERT_OF.values())
+    assert {rule.name.removeprefix(PREFIX) for rule in rules} == OTHERS
 
 
 def test_nothing_large_is_seen_in_healthy_days(healthy: World) -> None:

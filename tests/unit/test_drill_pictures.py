@@ -41,6 +41,17 @@ def test_a_picture_is_svg_with_a_panel_for_each_band(figure: str) -> None:
         assert f"{band} turns in ten minutes: {count}" in titles
 
 
+def test_former_rules_that_did_not_know_a_figure_are_not_drawn() -> None:
+    """Neither in a panel nor in the legend."""
+    sweep = Sweep(10.0, [Point(1.0, 10, caught(5))])
+
+    text = picture("repeated_searches", {EVIDENCE: sweep, PLAIN: sweep}, Former(0.0, []))
+
+    assert "6-9 turns in ten minutes: 1 incident" in text
+    assert "former rules" not in text
+    assert "<circle" not in text
+
+
 def test_a_later_alarm_is_higher_and_a_missed_one_the_highest() -> None:
     """By the circle of the former rules."""
     heights = [

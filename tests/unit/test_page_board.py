@@ -20,9 +20,10 @@ from stream_metrics.core.engine.window_sums import WindowSums
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.lab.traffic import TrafficProfile, generate
-from stream_metrics.live.page import figures
+from stream_metrics.live.page import agent_rules, figures
 from stream_metrics.live.page.board import MAX_DOCUMENTS, Board
 from stream_metrics.live.page.operations import SAMPLES, History, OperationsSample
+from stream_metrics.live.runaways import RunawayTurn
 from tests.page import NOON_US, Showcase
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
@@ -233,7 +234,7 @@ def test_gate_and_routes_come_from_a_window_that_has_them() -> None:
 
     def chosen(name: str, *kept: str) -> str | None:
         windows = window_specs(kept)
-        found = figures.decisions_window(windows, parse_window(name))
+        found = figures.window_with(figures.OF_DECISIONS, windows, parse_window(name))
         return found.name if found else None
 
     every = [window.name for window in DEFAULT_WINDOWS]
@@ -241,6 +242,58 @@ def test_gate_and_routes_come_from_a_window_that_has_them() -> None:
     assert chosen("6h", "1h", "6h") == "1h"
     assert chosen("6h", "6h") is None
     assert chosen("6h", "2h") == "2h"
+
+
+def asked(conversation: str, iteration: int, query: str, docs: str) -> dict[str, Any]:
+    """A search for something."""
+    event = searched(conversation, iteration, list(docs))
+    event["searches"][0]["query"] = query
+    return event
+
+
+async def test_figures_of_loops_are_shown_of_a_window_that_has_them() -> None:
+    """Of four iterations the second repeats the first; it and the last two find nothing new."""
+    events = [asked("c", 1, "keys", "ab"), asked("c", 2, "keys", "a"),
+              asked("c", 3, "doors", ""), asked("c", 4, "locks", "b")]  # fmt: skip
+    showcase = await Showcase.new(*events, now_us=NOW)
+
+    shown = (await showcase.state("30m"))["loops"]
+
+    assert shown["window"] == "1h"
+    assert {name: (of["part"], of["whole"]) for name, of in shown["figures"].items()} == {
+        "repeated_searches": (1, 4),
+        "empty_searches": (1, 4),
+        "iterations_without_new": (3, 4),
+        "trailing_without_new": (3, 4),
+    }
+    charted = shown["figures"].keys() - {figures.AT_THE_END}
+    assert {len(shown[name]) for name in charted} == {WINDOW_BUCKETS}
+
+
+async def test_a_page_of_state_without_figures_of_loops_says_what_they_need() -> None:
+    """It was built under earlier tables."""
+    showcase = await Showcase.new(*EVENTS, now_us=NOW)
+    showcase.board.inputs = replace(showcase.board.inputs, loops=lambda: False)
+
+    shown = await showcase.state("1h")
+
+    assert shown["loops"] is None
+    assert shown["no_loops"] == agent_rules.NO_LOOPS
+    findings = [f["why"] for rule in shown["rules"] if "searches_" in rule["name"]
+                for f in rule["findings"]]  # fmt: skip
+    assert set(findings) == {agent_rules.NO_LOOPS}
+
+
+async def test_turns_that_run_away_are_a_fault_of_the_page() -> None:
+    """Whoever reads them: they are named with their conversations."""
+    showcase = await Showcase.new(*EVENTS, now_us=NOW)
+    turn = RunawayTurn("support", "c-7", 3, 60, NOW // 1000)
+    showcase.board.inputs = replace(showcase.board.inputs, runaways=lambda: [turn])
+
+    (rule,) = [r for r in (await showcase.state("1h"))["rules"] if r["name"] == "runaway_turn"]
+
+    assert rule["level"] == CRITICAL
+    assert "conversation c-7 (support)" in rule["findings"][0]["why"]
 
 
 def test_routes_are_ordered_by_use() -> None:

@@ -95,6 +95,8 @@ def alerted(placed: Placed, figure: str) -> set[int]:
         ("gate_skips", 0.6, "missed_searches", "missed_retrievals"),
         ("router_stuck", 0.9, "wrong_routes", "routing_drop"),
         ("reranker_inverted", 0.7, "reranking", "reranking_worse"),
+        ("asks_again", 0.7, "repeated_searches", "searches_repeated"),
+        ("empty_route", 1.0, "empty_searches", "searches_empty"),
     ],
 )
 def test_the_page_shows_an_incident_when_its_alert_fires(

@@ -392,6 +392,24 @@ def test_a_looping_rewriter_makes_longer_turns_that_repeat() -> None:
     assert ledger.duplicate_share("it-desk") > 2 * ledger.duplicate_share("hr-helper")
 
 
+def test_an_agent_that_asks_again_sends_one_query_to_one_route() -> None:
+    """All searches of a turn are its first one again, with its results; other agents vary."""
+    incident = Incident("it-desk", 0, 1e6, "asks_again", 1.0)
+    profile = replace(SMALL, conversations=200, invalid=0.0, incidents=(incident,))
+    asked: dict[tuple[str, str, int], list[tuple[str, str]]] = defaultdict(list)
+    for event, found in searches(profile):
+        turn = (event["agent"], event["conversation_id"], event["turn"])
+        asked[turn] += [(search["query"], search["routing"]["selected"]) for search in found]
+    _, ledger = made(profile)
+
+    looping = [of for (agent, *_), of in asked.items() if agent == "it-desk"]
+    assert all(len(set(of)) <= 1 for of in looping)
+    assert sum(map(len, looping)) > 8 * len(looping)
+    others = [of for (agent, *_), of in asked.items() if agent != "it-desk" and len(of) > 4]
+    assert sum(len(set(of)) for of in others) > 0.7 * sum(map(len, others))
+    assert ledger.duplicate_share("it-desk") > 0.8
+
+
 def test_searches_off_the_topic_find_little_that_is_good() -> None:
     """Inline gains of new documents are low."""
     incident = Incident("it-desk", 0, 1e6, "off_topic", 1.0)
@@ -416,6 +434,20 @@ def test_an_empty_index_returns_nothing() -> None:
     shares = {there: sum(of) / len(of) for there, of in empty.items()}
     assert shares[True] == pytest.approx(0.7, abs=0.05)
     assert shares[False] < 0.03
+
+
+def test_a_route_without_an_index_returns_nothing() -> None:
+    """Searches of the agent's first route are empty; those of its others nearly never."""
+    incident = Incident("it-desk", 0, 1e6, "empty_route", 1.0)
+    profile = replace(SMALL, conversations=300, incidents=(incident,))
+    empty: dict[bool, list[bool]] = {True: [], False: []}
+    for event, found in searches(profile):
+        for search in found if event["agent"] == "it-desk" else ():
+            empty[search["routing"]["selected"] == "knowledge"].append(not search["results"])
+
+    assert all(empty[True])
+    assert sum(empty[False]) < 0.03 * len(empty[False])
+    assert 0.2 < len(empty[True]) / sum(map(len, empty.values())) < 0.4
 
 
 def test_an_inverted_reranker_shows_the_worst_first() -> None:

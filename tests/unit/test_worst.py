@@ -304,3 +304,24 @@ async def test_a_forgotten_conversation_is_not_listed() -> None:
     )
 
     assert (await asked(store))["conversations"] == 0
+
+
+async def test_turns_that_run_away_are_listed_with_their_conversations() -> None:
+    """The longest first; of the agent that is asked for, and if they went on in the window."""
+    long, longer = ([searched(name, n, ["a"]) for n in range(1, last)] for name, last in
+                    (("long", 5), ("longer", 7)))  # fmt: skip
+    short = [searched("short", n, ["a"]) for n in range(1, 4)]
+    store = await store_with(*long, *longer, *short)
+
+    def request(now_us: int = NOON_US, **more: Any) -> Request:
+        return Request(HOUR, now_us, runaway_iterations=4, **more)
+
+    async def found(of: Request) -> list[tuple[str, int]]:
+        report = (await whole(store, EngineConfig(), (), of)).document()
+        turns = report["runaway_turns"]
+        return [(one["conversation_id"], one["iterations"]) for one in turns]
+
+    assert await found(request()) == [("longer", 6), ("long", 4)]
+    assert await found(request(limit=1)) == [("longer", 6)]
+    assert await found(request(agent="another")) == []
+    assert await found(request(now_us=NOON_US + 2 * HOUR.length_us)) == []

@@ -54,7 +54,10 @@ def _of_loops(metric: Metric) -> Panel:
     """A count of loops as a share, as the registry describes it."""
     assert metric.series is not None
     above, below = (window(name, "agent", TURNS_LENGTH) for name in metric.series)
-    description = f"{metric.help} As a share, over the last hour."
+    description = (
+        f"{metric.help} As a share, over the last hour. Empty while the state was built under "
+        "dedup.tables 1 or 2."
+    )
     return Panel(
         metric.title, description, [Query(ratio(above, below), AGENT)], "percentunit", width=12
     )
@@ -168,7 +171,24 @@ QUALITY = Board(
             "Whole turns of the last hour, by agent",
             [_of_turns(metric) for metric in WINDOWED if not metric.bases],
         ),
-        Row("Loops, last hour, by agent", [_of_loops(metric) for metric in metrics_at("count")]),
+        Row(
+            "Loops, last hour, by agent",
+            [
+                *(_of_loops(metric) for metric in metrics_at("count")),
+                Panel(
+                    "Turns that run away",
+                    "Iterations of the longest turn that has alerts.runaway_iterations or more "
+                    "and goes on; 0 without one.",
+                    [Query(
+                        "max by (agent) ("
+                        + select("streammetrics_runaway_turn_iterations", agent="~$agent")
+                        + ")",
+                        AGENT,
+                    )],
+                    "short", width=24, decimals=0,
+                ),
+            ],
+        ),
         Row(
             "Order of results, last hour, by agent",
             [

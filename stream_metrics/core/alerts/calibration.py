@@ -2,7 +2,8 @@
 
 ``MEASURED`` has, for each figure, thresholds in nats with the alarms a month and agent. None is
 below 5 nats: weaker evidence does for simulated agents, but real ones vary more. No rate is below
-that of three alarms: where none was seen, the true rate may be that high (95%).
+that of three alarms: where none was seen, the true rate may be that high (95%). Rates of repeated
+and of empty searches are those of worlds with 250 different turns in place of 1,000.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ MEASURED: Final[dict[str, tuple[tuple[float, float], ...]]] = {
         (12.5, 0.025), (13.5, 0.015),
     ),
     "repeated_searches": (
-        (5, 1.8), (5.5, 1.3), (6, 0.69), (6.5, 0.4), (7, 0.18), (7.5, 0.11), (8, 0.06), (9, 0.03),
-        (10, 0.015),
+        (8, 2), (10, 0.8), (12, 0.3), (14, 0.1), (15, 0.06), (17, 0.03), (19, 0.015),
     ),
     "empty_searches": (
-        (5, 0.54), (6, 0.4), (6.5, 0.29), (7, 0.18), (7.5, 0.11), (8, 0.06), (9, 0.03),
-        (10, 0.015),
+        (5, 0.69), (5.5, 0.57), (6, 0.42), (6.5, 0.34), (7, 0.27), (7.5, 0.19), (8, 0.12),
+        (8.5, 0.084), (9, 0.069), (9.5, 0.054), (10, 0.044), (10.5, 0.04), (11, 0.035),
+        (11.5, 0.03), (12, 0.015),
     ),
     "reranking": (
         (5, 2), (5.5, 1.4), (6, 1), (6.5, 0.7), (7, 0.52), (7.5, 0.37), (8, 0.24), (8.5, 0.17),

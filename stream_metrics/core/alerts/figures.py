@@ -143,7 +143,7 @@ FIGURES: Final = (
     ),
     Figure(
         "repeated_searches", "repeated_searches", "queried_searches", 1,
-        (Shift(1.5, 0.15), Shift(4, 0.4)), Normal(2, 1, 1), limited=True, pages=True,
+        (Shift(1.5, 0.15), Shift(4, 0.4)), Normal(2, 1, 1),
     ),
     Figure(
         "empty_searches", "empty_searches", "searches", 1,

@@ -60,6 +60,10 @@ class Conversation:
             if looping and rng.random() < looping:
                 maker.loop()
                 length += _LOOPED_ITERATIONS
+            asking = self._agent.incident_strength("asks_again", now)
+            if asking and rng.random() < asking:
+                maker.ask_again()
+                length += _LOOPED_ITERATIONS
             number, first = 0, True
             for _ in range(length):
                 number += 1 if rng.random() < 0.98 else 2

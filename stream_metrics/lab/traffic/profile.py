@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 Stream = Literal["events", "labels"]
 IncidentKind = Literal[
     "same_pages", "rewriter_loops", "off_topic", "gate_skips", "router_stuck", "reranker_inverted",
-    "labels_late", "empty_index",
+    "labels_late", "empty_index", "asks_again", "empty_route",
 ]  # fmt: skip
 Rhythm = Literal["flat", "working_day"]
 
@@ -39,13 +39,16 @@ class Incident:
     probability, by ``kind``:
 
     - ``same_pages``: that a slot that would hold a new document repeats an old one;
-    - ``rewriter_loops``: that a turn asks the same again and again, four iterations longer;
+    - ``rewriter_loops``: that a turn asks nearly the same again and again, four iterations longer;
     - ``off_topic``: that a search looks for any topic but its own;
     - ``gate_skips``: that an iteration is skipped though a search was needed;
     - ``router_stuck``: that a search goes to the agent's first route whatever the query;
     - ``reranker_inverted``: that the worst results of a search come first;
     - ``labels_late``: that a label event comes a quarter to three quarters of an hour late;
-    - ``empty_index``: that a search returns nothing.
+    - ``empty_index``: that a search returns nothing;
+    - ``asks_again``: that a turn, four iterations longer, sends the query of its first search to
+      the same route again and again, and finds the same documents;
+    - ``empty_route``: that a search of the agent's first route returns nothing.
     """
 
     agent: str

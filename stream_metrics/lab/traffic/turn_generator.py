@@ -33,6 +33,18 @@ class IterationOutput(NamedTuple):
     work: LabelTargets
 
 
+class _First(NamedTuple):
+    """The first search of a turn: its route as ``_route`` returns it, its query and results."""
+
+    route: tuple[str, str, str]
+    query: str
+    hits: list[Hit]
+
+    def found_again(self) -> list[Hit]:
+        """What the same search finds later: the same documents, as repeats by id."""
+        return [hit._replace(way="id") for hit in self.hits]
+
+
 class TurnGenerator:
     """Generates the iterations of one turn."""
 
@@ -55,10 +67,16 @@ class TurnGenerator:
         self._results = 0
         self._searches = 0
         self._again = 0.0  # probability that a new result is replaced by a repeat, due to the query
+        self._asks_again = False
+        self._first: _First | None = None
 
     def loop(self) -> None:
         """Make the turn repeat nearly the same query from now on."""
         self._again = _SAME_QUERY
+
+    def ask_again(self) -> None:
+        """Make all searches of the turn repeat the first one: its query, route and results."""
+        self._asks_again = True
 
     def iteration(self, number: int, at_us: int) -> IterationOutput:
         """Generate an iteration: a skip by the gate, or searches in one or several events."""
@@ -109,25 +127,35 @@ class TurnGenerator:
         routed: list[tuple[str, str]],
     ) -> SearchText:
         """One search; appends what a labeller may judge to ``gains`` and ``routed``."""
-        chance, profile = self._rng.random, self._agent.profile
+        chance = self._rng.random
         self._searches += 1
         search_id = f"t{self._context.turn}s{self._searches}"
-        selected, optimal, routing = self._route(at_us)
+        asked = self._first if self._asks_again else None
+        route = asked.route if asked else self._route(at_us)
+        selected, optimal, routing = route
         routed.append((search_id, optimal))
+        hits = asked.found_again() if asked else self._find(selected, number, at_us)
+        inverted = self._agent.incident_strength("reranker_inverted", at_us)
+        texts = self._rank(hits, gains, inverted=bool(inverted) and chance() < inverted)
+        queries = self._agent.corpus.queries[self._topic]
+        query = asked.query if asked else queries[int(chance() * len(queries))]
+        self._first = self._first or _First(route, query, hits)
+        return SearchText(search_id, ordinal, query, routing, texts)
+
+    def _find(self, route: str, number: int, at_us: int) -> list[Hit]:
+        """What a search of a route finds."""
+        chance, profile = self._rng.random, self._agent.profile
         repeat = repeat_chance(self._agent.repeat_base, number)
         same_pages = max(self._again, self._agent.incident_strength("same_pages", at_us))
         wanted = 0 if chance() < _FINDS_NOTHING else profile.results_per_search
         empty = self._agent.incident_strength("empty_index", at_us)
+        if route == self._agent.corpus.routes[0]:
+            empty = max(empty, self._agent.incident_strength("empty_route", at_us))
         if empty and chance() < empty:
             wanted = 0
         off_topic = self._agent.incident_strength("off_topic", at_us)
         topical = not (off_topic and chance() < off_topic)
-        hits = self._retriever.search(selected, wanted, repeat, same_pages, topical=topical)
-        inverted = self._agent.incident_strength("reranker_inverted", at_us)
-        texts = self._rank(hits, gains, inverted=bool(inverted) and chance() < inverted)
-        queries = self._agent.corpus.queries[self._topic]
-        query = queries[int(chance() * len(queries))]
-        return SearchText(search_id, ordinal, query, routing, texts)
+        return self._retriever.search(route, wanted, repeat, same_pages, topical=topical)
 
     def _route(self, at_us: int) -> tuple[str, str, str]:
         """The selected route, the best route, and the routing as JSON."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from stream_metrics import __version__
+from stream_metrics.core.alerts.figures import BY_NAME as EVIDENT
 from stream_metrics.core.alerts.hour import Counts
 from stream_metrics.core.alerts.obstacles import kind_of
 from stream_metrics.core.alerts.thresholds import BASELINE
@@ -27,7 +28,7 @@ from stream_metrics.core.engine.windows import Sums, Windows
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.live.health import Health
 from stream_metrics.live.page import figures, rules
-from stream_metrics.live.page.agent_rules import is_new, usual_ratio
+from stream_metrics.live.page.agent_rules import NO_LOOPS, is_new, usual_ratio
 from stream_metrics.live.page.courses import Course, Courses, together
 from stream_metrics.live.page.finding import LEVELS, NONE
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
@@ -211,7 +212,8 @@ class Board:
             shown = {view.agent: course}
             states = judged(shown)
         fresh = [name for name, course in shown.items() if is_new(course)]
-        decisions = figures.decisions_window(inputs.specs, window)
+        decisions = figures.window_with(figures.OF_DECISIONS, look.specs, window)
+        of_loops = figures.window_with(figures.OF_LOOPS, look.specs, window)
         read_up_to = operating.complete_until or self.history.complete_until()
         return {
             "schema_version": 1,
@@ -238,6 +240,14 @@ class Board:
                 "routing": figures.routing(self._running.of(decisions.name, view.agent)),
                 **self._series(decisions, view.agent, look, figures.decision_series, read_up_to),
             },
+            "loops": of_loops
+            and {
+                "figures": _loops(
+                    self._running.of(of_loops.name, view.agent), _before(of_loops, shown.values())
+                ),
+                **self._series(of_loops, view.agent, look, figures.loop_series, read_up_to),
+            },
+            "no_loops": None if of_loops else _why_no_loops(inputs.loops()),
             "operating": _operations(operating, read_up_to),
             "lag": self.history.lag(),
             "verdict": rules.verdict(
@@ -323,6 +333,19 @@ def _headline(sums: Sums, before: Sequence[Counts]) -> dict[str, Any]:
         "coverage": figures.coverage(sums),
     }
     return {name: {**found, "usual": usual_ratio(name, before)} for name, found in shown.items()}
+
+
+def _loops(sums: Sums, before: Sequence[Counts]) -> dict[str, Any]:
+    """The figures of loops, those that alerts look at with their usual values."""
+    return {
+        name: {**found, "usual": usual_ratio(name, before) if name in EVIDENT else None}
+        for name, found in figures.loops(sums).items()
+    }
+
+
+def _why_no_loops(counted: bool) -> str:
+    """Why no window has figures of loops."""
+    return "no window has them: see metrics.series_windows" if counted else NO_LOOPS
 
 
 def _waiting(look: _Snapshot) -> dict[str, Any] | None:

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from stream_metrics.core.alerts.thresholds import BASELINE, RECENT
 from stream_metrics.core.engine.cells import BY_SERIES, CODES, split_code
+from stream_metrics.core.engine.cells import LOOPS as LOOPS_GROUP
 from stream_metrics.core.engine.window import Window
 from stream_metrics.core.engine.window_sums import sliding_sums
 from stream_metrics.core.engine.windows import Sums, add
 from stream_metrics.core.metrics.decisions import ratio
 from stream_metrics.core.metrics.labels import nothing_labelled
-from stream_metrics.core.metrics.registry import BY_NAME, LABELLED_SHARE, Metric
+from stream_metrics.core.metrics.registry import BY_NAME, LABELLED_SHARE, Metric, metrics_at
 
 SMOOTHED: Final = 5  # buckets per point of a series: a twelfth of the window
 ROUTES_SHOWN: Final = 6
@@ -61,6 +62,10 @@ srr: Final = _over_windows(BY_NAME["srr"])
 sre: Final = _over_windows(BY_NAME["sre"])
 gain: Final = _over_windows(BY_NAME["rg"])
 coverage: Final = _over_windows(LABELLED_SHARE)
+LOOPS: Final = {metric.name: _over_windows(metric) for metric in metrics_at("count")}
+AT_THE_END: Final = "trailing_without_new"
+OF_DECISIONS: Final = frozenset({"q", "R"})
+OF_LOOPS: Final = frozenset(code for code, series in CODES.items() if series.group == LOOPS_GROUP)
 
 
 def none_if_unlabelled(
@@ -145,11 +150,16 @@ def _by_labels(sums: Mapping[str, int], head: str) -> dict[tuple[str, ...], int]
     return counts
 
 
-def decisions_window(windows: Sequence[Window], chosen: Window) -> Window | None:
-    """The window whose gate and routes are shown: the shortest one with these series that is at
+def loops(sums: Mapping[str, int]) -> dict[str, Figure]:
+    """The figures of loops, by name."""
+    return {name: of(sums) for name, of in LOOPS.items()}
+
+
+def window_with(heads: frozenset[str], windows: Sequence[Window], chosen: Window) -> Window | None:
+    """The window whose figures of some families are shown: the shortest one with them that is at
     least as long as ``chosen``, else the longest one with them; None if no window has them.
     """
-    able = sorted((w for w in windows if {"q", "R"} <= w.heads), key=lambda w: w.length_us)
+    able = sorted((w for w in windows if heads <= w.heads), key=lambda w: w.length_us)
     return next((w for w in able if w.length_us >= chosen.length_us), able[-1] if able else None)
 
 
@@ -221,6 +231,16 @@ def decision_series(buckets: Sequence[Sums]) -> dict[str, Any]:
         "routes": [{"route": name, "share": share} for name, share in shares.items()],
         "routes_rest": rest if len(names) > len(shown) else None,
     }
+
+
+def loop_series(buckets: Sequence[Sums]) -> dict[str, Any]:
+    """The series of the figures of loops.
+
+    Iterations at the end of a turn all count at the turn's end, so that in a short time there may
+    be more of them than iterations: they have no series.
+    """
+    sliding = smoothed(buckets)
+    return {name: values(sliding, of) for name, of in LOOPS.items() if name != AT_THE_END}
 
 
 def _searches(sums: Mapping[str, int]) -> dict[str, int]:

@@ -351,10 +351,11 @@ class Operations(ServiceMetrics):
 
         Not those that a build reads: the workers of the live state tell them.
         """
-        if self._reading is self._live:
-            self.runaways.note(turns)
-            for agent in {one.agent for one in turns}:
-                self._measure_runaways(agent)
+        if self._reading is not self._live:
+            return
+        self.runaways.note(turns)
+        for agent in {one.agent for one in turns}:
+            self._measure_runaways(agent)
 
     def forgotten(self, conversation_id: str) -> None:
         """A conversation was erased."""

@@ -39,6 +39,24 @@ function gateTile(gate, other, level) {
   return tile;
 }
 
+const LOOPS = [
+  ["repeated_searches", "Repeated searches", "Searches that ask by the same route what an earlier search of their turn asked",
+    " repeat an earlier one of their turn", "searches with a query", "searches_repeated"],
+  ["empty_searches", "Empty searches", "Searches without a result", " found nothing", "searches", "searches_empty"],
+  ["iterations_without_new", "Nothing new", "Iterations with a search that found no new document",
+    " found no new document", "iterations", ""],
+  ["trailing_without_new", "Nothing new at the end", "Iterations at the end of turns that found no new document: what stopping earlier would have saved",
+    " come after the last new document of their turn", "iterations", ""],
+];
+
+/** The figures of loops, or why there are none. */
+function loopTiles(state, noTraffic) {
+  const { loops, no_loops: none } = state;
+  const other = loops && loops.window !== state.window ? ` in ${loops.window}` : "";
+  return LOOPS.map(([name, title, full, part, whole, rule]) => ratioTile(name, title, full, loops?.figures[name],
+    percent, `${part}${other}`, whole, none ?? noTraffic, rule ? fault(state, rule) : null));
+}
+
 /** Whether the brokers no longer say how far the topics reach. */
 const lagIsUnknown = ({ lag_seconds: seconds, lag_known_at: knownAt }) => seconds === null && knownAt !== null;
 
@@ -72,6 +90,7 @@ function tiles(state) {
       routing?.accuracy, percent, ` took the best route${other}`, "labelled searches",
       routing?.routes.length ? "no routed search has a label" : "no routed searches",
       fault(state, "routing_drop")),
+    ...loopTiles(state, noTraffic),
     { name: "results", title: "Results", full: "Results that searches returned",
       level: fault(state, "results_drop"),
       value: count(sums.results), exact: sums.results,

@@ -14,6 +14,8 @@ const CHARTS = {
   gate: new Chart({ title: "Gate", about: "Searches skipped, and rightly skipped of labelled decisions.", limit: 1, format: percent }),
   routes: new Chart({ title: "Routes", about: "Share of searches by route.", kind: "bars", limit: 1, format: percent }),
   routing: new Chart({ title: "Routing accuracy", about: "Labelled searches that took the best route. Higher is better.", limit: 1, format: percent }),
+  loops: new Chart({ title: "Loops", about: "Searches that repeat one of their turn or find nothing, and iterations that find nothing new. Lower is better.",
+    limit: 1, format: percent }),
   coverage: new Chart({ title: "Label coverage", about: "Unique documents that have a label.", limit: 1, format: percent }),
   lag: new Chart({ title: "Lag", about: "How long this worker was behind, of the last two hours.", format: duration }),
 };
@@ -39,11 +41,24 @@ export function showCharts(state) {
   CHARTS.gain.update(line("good gain", series.gain, mean(figures.gain.value), why(figures.gain), "tone-2", usually(figures.gain, mean)));
   CHARTS.coverage.update(line("labelled", series.coverage, percent(figures.coverage.value), quiet, "tone-4"));
   showDecisions(decisions, state.window);
+  showLoops(state, quiet);
   const read = lag.seconds.some((value) => value !== null);
   const young = lag.times.at(-1) - lag.times[0] < 600;
   CHARTS.lag.update({ times: lag.times, seconds: young, now: duration(state.operating.lag_seconds),
     series: [{ name: "lag", values: lag.seconds, tone: "tone-4" }],
     none: read ? null : "Nothing is read from Kafka here." });
+}
+
+function showLoops({ loops, no_loops: why, window }, quiet) {
+  if (!loops) {
+    CHARTS.loops.update({ times: [], series: [], none: sentence(why) });
+    return;
+  }
+  const names = [["repeated_searches", "repeated"], ["empty_searches", "empty"],
+    ["iterations_without_new", "nothing new"]];
+  CHARTS.loops.update({ times: loops.times, seconds: loops.bucket_seconds < 60,
+    now: loops.window === window ? "" : `(${loops.window})`, none: quiet,
+    series: names.map(([name, title], at) => ({ name: title, values: loops[name], tone: TONES[at] })) });
 }
 
 function showDecisions(decisions, window) {

@@ -75,8 +75,7 @@ function nothingWorst() {
 }
 
 /** A turn with very many iterations. */
-const runawayItem = (turn) => el("li", { class: "card" },
-  el("code", {}, turn.conversation_id), el("span", { class: "muted agents" }, turn.agent),
+const runawayItem = (turn) => el("li", {}, el("code", {}, turn.conversation_id), el("span", { class: "muted" }, ` ${turn.agent}, `),
   `turn ${turn.turn_text}: ${plural(turn.iterations, "iteration")}, the latest at ${clock(turn.last_ms / 1000, true)} `,
   turn.url ? externalLink(turn.url, "Open its trace") : null);
 
