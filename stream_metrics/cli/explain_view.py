@@ -204,6 +204,7 @@ _HAVE_ROWS: Final = {
 _OUTCOMES: Final = {
     "search": ("search", "searches"),
     "inside": ("part of another search", "parts of other searches"),
+    "around": ("around a search", "around searches"),
     "no search": ("that is no search", "that are no searches"),
     "refused": ("refused", "refused"),
 }
