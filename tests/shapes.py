@@ -96,6 +96,20 @@ def _kendra(hits: Sequence[Hit]) -> Any:
     return {"QueryId": "q-1", "ResultItems": items}
 
 
+def _kendra_query(hits: Sequence[Hit]) -> Any:
+    items = [
+        _given(
+            Id=f"q-1-{place}",
+            Type="DOCUMENT",
+            DocumentId=hit.id,
+            DocumentTitle={"Text": hit.title, "Highlights": []},
+            DocumentExcerpt={"Text": hit.text, "Highlights": []},
+        )
+        for place, hit in enumerate(hits)
+    ]
+    return {"QueryId": "q-1", "ResultItems": items, "TotalNumberOfResults": len(hits)}
+
+
 def _vertex(hits: Sequence[Hit]) -> Any:
     results = [
         _given(
@@ -265,6 +279,7 @@ def _bing(hits: Sequence[Hit]) -> Any:
             "id": f"https://api.bing.microsoft.com/api/v7/#WebPages.{place}",
             "name": hit.title,
             "url": hit.url,
+            "displayUrl": hit.url,
             "snippet": hit.text,
         }
         for place, hit in enumerate(hits)
@@ -368,6 +383,19 @@ def _ragie(hits: Sequence[Hit]) -> Any:
     return {"scored_chunks": found}
 
 
+def _confluence(hits: Sequence[Hit]) -> Any:
+    found = [
+        {
+            "content": _given(id=hit.id, type="page", title=hit.title),
+            "title": hit.title,
+            "excerpt": hit.text,
+            "url": "/spaces/kb",
+        }
+        for hit in hits
+    ]
+    return {"results": found, "start": 0, "limit": 25, "size": len(hits), "cqlQuery": "q"}
+
+
 def _learn(hits: Sequence[Hit]) -> Any:
     return {
         "results": [
@@ -398,7 +426,10 @@ CASES: Final[dict[str, Case]] = {
     "Elasticsearch, OpenSearch, Marqo: _search": Case(_elasticsearch),
     "Apache Solr: select": Case(_solr),
     "Amazon Bedrock Knowledge Bases: Retrieve": Case(_bedrock),
-    "Amazon Kendra: Retrieve and Query, whose Id is one of the request": Case(_kendra),
+    "Amazon Kendra: Query, whose Id is one of the request, and whose excerpt depends on it": Case(
+        _kendra_query
+    ),
+    "Amazon Kendra: Retrieve, whose Id is one of the request": Case(_kendra),
     "Google Vertex AI Search: search, documents": Case(_vertex),
     "Google Vertex AI Search: search, chunks, whose ids number them in their document": Case(
         _vertex_chunks
@@ -428,6 +459,7 @@ CASES: Final[dict[str, Case]] = {
     "Dify: retrieval of a knowledge base": Case(_dify),
     "RAGFlow: retrieval": Case(_ragflow),
     "Ragie: retrievals": Case(_ragie),
+    "Atlassian Confluence: search": Case(_confluence),
     "Microsoft Learn and other servers of MCP: contentUrl": Case(_learn, "url"),
     "Chroma: query and get": Case(_chroma),
     "lists of ids, texts and scores, as programs write them": Case(_lists),

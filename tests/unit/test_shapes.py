@@ -32,6 +32,14 @@ def expected(case: Case, *hits: Hit) -> list[str | None]:
     return [hit.id[3:] if number and hit.id else hit.id for hit in hits]
 
 
+def _bare(name: str, *path: str) -> Any:
+    """The list alone of an answer."""
+    value = CASES[name].answer(HITS)
+    for key in path:
+        value = value[key]
+    return value
+
+
 EACH = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
@@ -67,6 +75,11 @@ def test_an_empty_list_is_an_empty_search(case: Case) -> None:
     assert read(case.answer(())).documents == ()
 
 
+def test_an_empty_list_in_a_text_in_json_is_an_empty_search() -> None:
+    """So the AI SDK writes the result of a tool that returned it as a text."""
+    assert read("[]").documents == ()
+
+
 @EACH
 def test_the_same_list_twice_counts_once(case: Case) -> None:
     """MCP has results as text and as structure."""
@@ -84,6 +97,75 @@ def test_two_different_lists_are_refused(case: Case) -> None:
 
     assert isinstance(found, Unread)
     assert found.reason == "ambiguous_documents"
+
+
+LISTED = [{"id": hit.id, "text": hit.text} for hit in HITS]
+OTHERS = [{"id": "x", "text": "Another text of another list."}]
+
+
+@pytest.mark.parametrize("name", ["sources", "hits", "data", "matches"])
+def test_a_list_of_documents_beside_another_is_refused(name: str) -> None:
+    """The names of both are usual, so that neither is certainly the results."""
+    found = read_result({"results": LISTED, name: OTHERS})
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+@EACH
+def test_a_list_with_scores_beside_an_answer_is_refused(case: Case) -> None:
+    """It may be what the search returned as well, whatever the row."""
+    others = [{**one, "score": 0.5} for one in OTHERS]
+    found = read_result({"found": case.answer(HITS), "ranked": others})
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+def test_different_lists_in_two_texts_are_both_seen() -> None:
+    """Each is parsed for itself, and the first is not in memory any more when the second is."""
+    found = read_result({"output": json.dumps(LISTED), "result": json.dumps(OTHERS)})
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+def test_sections_of_an_answer_that_are_not_its_results_are_left_out() -> None:
+    """Brave adds videos and news, which are lists like that of web pages."""
+    answer = CASES["Brave Search"].answer(HITS)
+    videos = {"results": [{"title": "V", "url": "https://v.example/1", "description": "d"}]}
+
+    assert identities(read({**answer, "videos": videos}), "url") == [hit.url for hit in HITS]
+
+
+@pytest.mark.parametrize(
+    ("value", "by"),
+    [
+        ([[{"id": hit.id, "page_content": hit.text}, hit.score] for hit in HITS], "id"),
+        ({"found": {"documents_found": [{**one, "score": 0.5} for one in LISTED]}}, "id"),
+        ({"found": [{"id": hit.id, "page_content": hit.text} for hit in HITS]}, "id"),
+        ({"response": "Soon.", "source_nodes": [{"node": one} for one in LISTED]}, "id"),
+        (f"```json\n{json.dumps(LISTED, indent=1)}\n```", "id"),
+        (f"Found 3 results:\n{json.dumps(LISTED)}", "id"),
+        ([hit.text for hit in HITS], "text"),
+        ({"passages": [hit.text for hit in HITS]}, "text"),
+        (CASES["Bing Web Search, whose ids number the results"].answer(HITS)["webPages"], "url"),
+        (_bare("Bing Web Search, whose ids number the results", "webPages", "value"), "url"),
+        (
+            _bare("OpenAI: search of a vector store, whose file_id is that of the file", "data"),
+            "id",
+        ),
+    ],
+)
+def test_lists_as_programs_hand_them_on_are_read(value: Any, by: str) -> None:
+    """With scores, under other names, in Markdown, below a line, or taken out of an answer."""
+    assert identities(read(value), by) == [getattr(hit, by) for hit in HITS]
+
+
+@pytest.mark.parametrize("value", [["a.txt", "b.txt"], ["{}", "text of a result"], [1, 2]])
+def test_names_and_numbers_are_no_results(value: Any) -> None:
+    """A list of texts has sentences."""
+    assert read_result(value) is None
 
 
 @EACH

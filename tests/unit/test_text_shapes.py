@@ -200,7 +200,71 @@ def test_several_blocks_are_several_results() -> None:
     assert [document.text for document in found.documents] == [REFUNDS, TRAVEL]
 
 
-@pytest.mark.parametrize("first", ["Found 2 results:", f"{REFUNDS}\n\n---\n\n{TRAVEL}"])
+@pytest.mark.parametrize(
+    "passage",
+    [
+        "Found in most kitchens, soda removes rust.",
+        "Query strings are limited to 2 kB.",
+        "Results for the year were good.",
+        "Found 3 results in the archive. They are listed below.",
+    ],
+)
+def test_a_passage_that_begins_as_an_announcement_is_a_result(passage: str) -> None:
+    """An announcement ends with a colon, or says how many or what was found, and nothing else."""
+    found = read_result(f"{passage}\n---\n{REFUNDS}")
+
+    assert isinstance(found, Reading)
+    assert [document.text for document in found.documents] == [passage, REFUNDS]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "[Refunds](https://kb.example/1)\nRead this:\n[the form](https://other.example/1)\nSoon.",
+        "ID: kb-1\nText: Read this.\nID: 5 is on the form.\nSoon.",
+        "Title: Refunds\nURL: https://kb.example/1\nContent: Read this.\nTitle: the form\nSoon.",
+    ],
+)
+def test_what_looks_like_a_beginning_inside_a_block_is_none(first: str) -> None:
+    """Blocks have blank lines between them."""
+    second = "[Travel](https://kb.example/2)\nBy train."
+    if not first.startswith("["):
+        second = (
+            first.partition("\n")[0].replace("1", "2")
+            + "\nURL: https://kb.example/2\nText: By train."
+        )
+    found = read_result(f"{first}\n\n{second}")
+
+    assert isinstance(found, Reading)
+    assert len(found.documents) == 2
+
+
+def test_blocks_without_blank_lines_have_the_same_labels_or_are_none() -> None:
+    """Else a label inside of a text may seem to begin another block."""
+    one, other = "Title: A\nURL: https://a.example/1", "Title: B\nURL: https://b.example/1"
+    found = read_result(f"{one}\n{other}")
+
+    assert isinstance(found, Reading)
+    assert len(found.documents) == 2
+    assert read_result("ID: 1\nScore: 2\nText: Soon.\nID: 5\nText: of the form") is None
+
+
+def test_objects_that_cannot_be_read_are_no_prose() -> None:
+    """Rules in their texts divide nothing."""
+    assert read_result("[Document(id='a', page_content='One\n\n---\n\nTwo'), Docu") is None
+
+
+def test_a_block_that_announces_as_many_results_as_follow_is_none() -> None:
+    """Servers of MCP put a line before their results."""
+    blocks = [{"text": text} for text in ("Found 2 results:", REFUNDS, TRAVEL)]
+
+    found = read_result(blocks)
+
+    assert isinstance(found, Reading)
+    assert [document.text for document in found.documents] == [REFUNDS, TRAVEL]
+
+
+@pytest.mark.parametrize("first", ["Found 5 results:", f"{REFUNDS}\n\n---\n\n{TRAVEL}"])
 def test_blocks_that_announce_or_have_several_results_are_refused(first: str) -> None:
     """Then a block is no result."""
     blocks = [{"text": text} for text in (first, REFUNDS, TRAVEL)]

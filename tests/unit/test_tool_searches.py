@@ -7,6 +7,7 @@ import re
 import tomllib
 from typing import Any
 
+import msgspec
 import pytest
 
 from stream_metrics.core.settings import OtlpSettings
@@ -95,6 +96,17 @@ def scored(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ("dokumente_suchen", json.dumps({"suchbegriff": "x"}), DOCUMENTS),
         ("buscar_documentos", json.dumps({"consulta": "x"}), DOCUMENTS),
         ("ask", QUERY, scored(DOCUMENTS)),
+        ("search_code", QUERY, DOCUMENTS),
+        ("find_updated_docs", QUERY, DOCUMENTS),
+        *(
+            ("search_docs", json.dumps({"query": question}), DOCUMENTS)
+            for question in (
+                "explain where refunds come from",
+                "import duties on laptops",
+                "with whom do I share a desk",
+                "update of the travel policy | 2026",
+            )
+        ),
     ],
 )
 def test_two_signs_make_a_tool_a_search(name: str, arguments: str | None, result: Any) -> None:
@@ -115,6 +127,29 @@ def test_two_signs_make_a_tool_a_search(name: str, arguments: str | None, result
         ("look_up_rows", json.dumps({"query": "SELECT id, text FROM messages"}), DOCUMENTS),
         ("run_query", json.dumps({"query": "SELECT id, text FROM messages"}), DOCUMENTS),
         ("query_database", json.dumps({"query": "select * from t where a = 1"}), DOCUMENTS),
+        *(
+            ("search_database", json.dumps({"query": statement}), DOCUMENTS)
+            for statement in (
+                "-- the notes\nSELECT id FROM notes",
+                "(SELECT id FROM a) UNION (SELECT id FROM b)",
+                "```sql\nSELECT 1\n```",
+                "WITH x AS (SELECT 1) SELECT * FROM x",
+                "PRAGMA table_info(notes)",
+                "EXEC sp_list 1",
+                "MATCH (n:Note) RETURN n",
+                "{ notes { id text } }",
+                "query Notes($n: Int) { notes(first: $n) { id } }",
+                "db.notes.find({})",
+                "FROM notes | WHERE size > 1",
+                "up{job='api'}",
+                "import pandas as pd\ndf.head()",
+            )
+        ),
+        ("python", json.dumps({"query": "rows"}), scored(DOCUMENTS)),
+        ("translate", json.dumps({"q": "hello"}), scored(DOCUMENTS)),
+        ("delete_documents", json.dumps({"query": "old"}), DOCUMENTS),
+        ("save_search", json.dumps({"query": "refunds"}), DOCUMENTS),
+        ("rewriteSearchQuery", json.dumps({"query": "refunds"}), scored(DOCUMENTS)),
     ],
 )
 def test_documents_with_fewer_signs_are_refused_with_the_row_to_copy(
@@ -171,6 +206,17 @@ def test_a_tool_that_the_settings_say_does_not_search_is_none() -> None:
 def test_results_in_an_event_are_read(event: SpanEvent) -> None:
     """Strands and others write them there."""
     one = turn_with(ran("search_docs", None, QUERY, events=(event,)))
+
+    assert (found(one), one.refused) == ([["a", "b"]], {})
+
+
+def test_a_tool_whose_event_has_no_documents_is_passed_over() -> None:
+    """A content block with an object in JSON is not the documents of the tool."""
+    block = json.dumps([{"text": '{"orders": [{"number": 1}]}'}])
+    event = SpanEvent("gen_ai.choice", 0, {"message": block})
+    other = ran("list_orders", None, '{"customer": "a"}', id="o", events=(event,))
+
+    one = turn_with(ran("search_docs", DOCUMENTS, QUERY), other)
 
     assert (found(one), one.refused) == ([["a", "b"]], {})
 
@@ -235,6 +281,13 @@ def test_a_result_that_was_left_out_is_said_to_be_missing(result: str) -> None:
     one = turn_with(ran("search_docs", None, QUERY, attributes={"tool_response": result}))
 
     assert (one.turns, one.refused) == ((), {"content_off": 1})
+
+
+def without_ids(query: str, *results: dict[str, Any]) -> str:
+    """Messages with a call that has no id, and with results."""
+    call = {"type": "tool_call", "id": "", "name": "search_docs", "arguments": {"query": query}}
+    messages = [{"role": "assistant", "parts": [call]}]
+    return json.dumps([*messages, *({"role": "user", "parts": [one]} for one in results)])
 
 
 CALL = {"type": "tool_call", "id": "c", "name": "search_docs", "arguments": {"query": "refunds"}}
@@ -390,6 +443,14 @@ ANSWERS = {
             )
         },
     ),
+    "OpenLLMetry of Gemini, without ids and names": (
+        {"gen_ai.output.messages": without_ids("refunds")},
+        {
+            "gen_ai.input.messages": without_ids(
+                "refunds", {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
+            )
+        },
+    ),
     "OpenLLMetry": (
         {
             "gen_ai.completion.0.tool_calls.0.id": "c",
@@ -403,6 +464,33 @@ ANSWERS = {
         },
     ),
 }
+
+
+def test_of_calls_without_ids_each_has_the_result_of_its_own_arguments() -> None:
+    """Also where the history that the next call is given begins later than that of this one."""
+    answer = {"type": "tool_call_response", "id": "", "response": "[]"}
+    whole = without_ids("first", answer)
+
+    one = with_messages(
+        {"gen_ai.input.messages": whole, "gen_ai.output.messages": without_ids("second")},
+        {"gen_ai.input.messages": without_ids("second", {**answer, "response": DOCUMENTS})},
+    )
+
+    [turn] = one.turns
+    assert [(each.query, len(each.results)) for each in turn.searches] == [("second", 2)]
+
+
+def test_results_without_ids_are_not_read_where_some_are_missing() -> None:
+    """Of two calls and one result nothing tells whose it is."""
+    answer = {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
+    calls = json.loads(without_ids("first")) + json.loads(without_ids("second"))
+    given = json.dumps([*calls, {"role": "user", "parts": [answer]}])
+
+    one = with_messages(
+        {"gen_ai.output.messages": json.dumps(calls)}, {"gen_ai.input.messages": given}
+    )
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
 
 def with_messages(answer: dict[str, Any], given: dict[str, Any], *inner: Span) -> Interpretation:
@@ -429,7 +517,7 @@ def test_a_call_without_a_span_is_read_from_messages(
     assert one.turns[0].searches[0].route == "search_docs"
 
 
-@pytest.mark.parametrize("name", sorted(ANSWERS.keys() - {"Gemini, without ids"}))
+@pytest.mark.parametrize("name", [name for name in ANSWERS if "without ids" not in name])
 def test_a_span_without_its_result_takes_it_from_messages(name: str) -> None:
     """By the id of the call."""
     answer, given = ANSWERS[name]
@@ -592,6 +680,12 @@ HOSTED = {
             },
         ]
     },
+    "Perplexity": {
+        "choices": [{"message": {"role": "assistant", "content": "In five days [1]."}}],
+        "search_results": [
+            {"url": f"https://kb.example/{one['id']}", "title": "T"} for one in DOCUMENTS
+        ],
+    },
     "Gemini, grounding": {
         "candidates": [
             {
@@ -615,15 +709,154 @@ def test_a_search_of_the_models_provider_is_a_search_of_its_call(answer: dict[st
 
     assert one.refused == {}
     [search] = one.turns[0].searches
-    assert (search.query, len(search.results)) == ("refunds", 2)
+    asked = None if "choices" in answer else "refunds"  # Perplexity does not tell its queries
+    assert (search.query, len(search.results)) == (asked, 2)
 
 
-def test_a_search_of_the_models_provider_without_results_is_refused() -> None:
-    """Citations alone are none."""
-    answer = {"output": [{"type": "web_search_call", "id": "w", "action": {"query": "refunds"}}]}
-    one = with_messages({"output.value": json.dumps(answer)}, {})
+REDIRECT = "https://vertexaisearch.cloud.google.com/grounding-api-redirect/x"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {
+            "output.value": json.dumps(
+                {"output": [{"type": "web_search_call", "action": {"query": "refunds"}}]}
+            )
+        },
+        {
+            "output.value": json.dumps(
+                {"usage": {"server_tool_use": {"web_search_requests": 2}}, "content": []}
+            )
+        },
+        {
+            "output.value": json.dumps(
+                {
+                    "groundingMetadata": {
+                        "searchEntryPoint": {},
+                        "webSearchQueries": ["refunds"],
+                        "groundingChunks": [{"web": {"uri": REDIRECT}}],
+                    }
+                }
+            )
+        },
+        {"ai.response.toolCalls": '[{"toolName": "web_search", "providerExecuted": true}]'},
+        {"gen_ai.usage.web_search_requests": 1},
+        {"gen_ai.request.model": "sonar-pro"},
+        {"gen_ai.response.model": "gpt-4o-search-preview-2025-03-11"},
+    ],
+)
+def test_a_search_of_the_models_provider_without_results_is_refused(
+    answer: dict[str, Any],
+) -> None:
+    """Citations alone are none, nor is a number of searches, or a model that always searches."""
+    one = with_messages(answer, {})
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_a_number_of_no_searches_shows_none() -> None:
+    """Anthropic says in each answer how many there were."""
+    usage = {"usage": {"server_tool_use": {"web_search_requests": 0}}}
+    one = with_messages({"output.value": json.dumps(usage)}, {})
+
+    assert [turn.skipped for turn in one.turns] == [True]
+
+
+@pytest.mark.parametrize("asked", ["ORD-123", "42", "a@b.example", '{"input": "ORD-123"}'])
+def test_a_tool_that_was_given_an_id_alone_looks_something_up(asked: str) -> None:
+    """It is no search, although its name may mean one."""
+    one = turn_with(ran("find_order", DOCUMENTS, asked))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+@pytest.mark.parametrize("name", ["__arg1", "input", "topic"])
+def test_an_argument_that_is_the_only_one_is_the_query_of_a_search_tool(name: str) -> None:
+    """LangChain and others name it after nothing."""
+    one = turn_with(ran("search_docs", DOCUMENTS, json.dumps({name: "refunds in May"})))
+
+    assert found(one) == [["a", "b"]]
+
+
+def test_tools_of_frameworks_need_no_result() -> None:
+    """ADK's transfer to another agent returns nothing."""
+    attributes = {"gcp.vertex.agent.tool_response": "{}"}
+    transfer = ran("transfer_to_agent", id="transfer", attributes=attributes)
+    handoff = ran("handoff_to_expert", id="handoff", start=21, end=22)
+
+    one = turn_with(transfer, handoff, ran("search_docs", DOCUMENTS, QUERY, start=30, end=40))
+
+    assert (found(one), one.refused) == ([["a", "b"]], {})
+
+
+def test_a_result_in_another_attribute_than_the_rows_is_recorded() -> None:
+    """Then its content is not off."""
+    weather = ran("get_weather", id="w", attributes={"tool_response": '{"temperature": 3}'})
+
+    one = turn_with(weather, ran("search_docs", DOCUMENTS, QUERY, start=30, end=40))
+
+    assert (found(one), one.refused) == ([["a", "b"]], {})
+
+
+def _twice(*ids: list[str]) -> Interpretation:
+    """Searches that found the same texts the other way round, under these ids."""
+    texts = [one["text"] for one in DOCUMENTS]
+    lists = zip(ids, (texts, texts[::-1]), strict=True)
+    return turn_with(
+        *(
+            ran(
+                "search_docs",
+                [{"id": id, "text": text} for id, text in zip(names, found, strict=True)],
+                QUERY,
+                id=f"tool-{place}",
+                start=10 + 20 * place,
+                end=20 + 20 * place,
+            )
+            for place, (names, found) in enumerate(lists)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        (["doc1", "doc2"], ["doc1", "doc2"]),
+        (["chunk_0", "chunk_1"], ["chunk_0", "chunk_1"]),
+        (["q-1-0", "q-1-1"], ["q-2-0", "q-2-1"]),
+    ],
+)
+def test_ids_that_a_tool_makes_for_each_search_are_refused(ids: tuple[list[str], ...]) -> None:
+    """They are places, or numbers of a request and places in it."""
+    assert _twice(*ids).refused == {"no_identity": 2}
+
+
+@pytest.mark.parametrize("ids", [["#0", "#1"], ["result_1", "result_2"], ["turn0a0", "turn0a1"]])
+def test_ids_that_are_written_as_places_are_none(ids: list[str]) -> None:
+    """The texts identify the results then."""
+    one = _twice(ids, ids)
+
+    results = [
+        [result.ids["passage"] for result in search.results] for search in one.turns[0].searches
+    ]
+    assert one.refused == {}
+    assert results[0] == results[1][::-1]
+
+
+def test_ids_that_end_in_numbers_and_stay_with_their_texts_are_ids() -> None:
+    """Wherever the results stand."""
+    one = _twice(["doc1", "doc2"], ["doc2", "doc1"])
+
+    assert (found(one), one.refused) == ([["doc1", "doc2"], ["doc2", "doc1"]], {})
+
+
+def test_a_retriever_inside_says_better_what_a_text_has() -> None:
+    """The text has no ids."""
+    text = "\n\n---\n\n".join(one["text"] for one in DOCUMENTS)
+    inner = genai("retrieval", "r", 12, 14, gen_ai__retrieval__documents=json.dumps(DOCUMENTS))
+    within = msgspec.structs.replace(inner, parent_id="tool")
+
+    assert found(turn_with(ran("search_docs", text, QUERY), within)) == [["a", "b"]]
 
 
 def test_a_row_of_the_settings_reads_a_list_by_its_paths() -> None:

@@ -173,6 +173,67 @@ def test_an_agent_around_several_questions_is_refused() -> None:
     assert len(together(runs[0], supervised, root=root).turns) == 1
 
 
+def test_an_agent_whose_models_were_asked_something_new_after_an_answer_is_refused() -> None:
+    """It may be a session; a message of the user after a call of tools is none."""
+
+    def call(id: str, start: float, messages: list[tuple[str, str]], answer: str) -> Span:
+        attributes = {
+            f"llm.input_messages.{at}.message.{name}": value
+            for at, message in enumerate(messages)
+            for name, value in zip(("role", "content"), message, strict=True)
+        }
+        return model(id, "root", start, attributes={**attributes, "output.value": answer})
+
+    asked = ("user", FIRST)
+    answer, calls = "In Hamburg.", '{"tool_calls": [{"id": "c"}]}'
+    later = [asked, ("assistant", answer), ("user", SECOND)]
+    observed = [asked, ("assistant", ""), ("user", "Observation: nothing")]
+    root = agent("root")
+    found = (search("s", "root", 3), search("r", "root", 9))
+
+    session = call("m", 1, [asked], answer), call("n", 7, later, "Here.")
+    assert interpreted(root, *session, *found).refused == {"unrecognised": 1}
+    loop = call("m", 1, [asked], calls), call("n", 7, observed, answer)
+    assert searched(interpreted(root, *loop, *found)) == [(1, "a"), (2, "a")]
+    named = agent("root", attributes={"input.value": FIRST})
+    assert searched(interpreted(named, *session, *found)) == [(1, "a"), (2, "a")]
+
+
+def test_each_step_of_mastra_is_a_model_call() -> None:
+    """One span of a generation is around all of them, and around their tools."""
+
+    def part(kind: str, id: str, parent: str, start: float, end: float, **others: Any) -> Span:
+        attributes = {"mastra.span.type": kind, **others}
+        return span(id, parent, start, end, attributes, scope="@mastra/otel-exporter")
+
+    result = '[{"id": "a", "text": "x"}]'
+    called = {"gen_ai.tool.name": "searchDocs", "mastra.mcp_tool_call.output": result}
+    called["mastra.mcp_tool_call.input"] = '{"query": "q"}'
+    one = interpreted(
+        part("agent_run", "run", "", 0, 99),
+        part("model_generation", "all", "run", 1, 90),
+        part("model_step", "first", "all", 2, 30),
+        part("mcp_tool_call", "x", "first", 10, 20, **called),
+        part("model_step", "second", "all", 31, 60),
+        part("mcp_tool_call", "y", "second", 40, 50, **called),
+        part("model_step", "third", "all", 61, 80),
+    )
+
+    assert searched(one) == [(1, "a"), (2, "a")]
+
+
+def test_tools_of_pydantic_ai_before_the_conventions_are_tools() -> None:
+    """Their spans have the name of the tool in an attribute only."""
+    attributes = {"gen_ai.tool.name": "search_docs", "tool_arguments": '{"query": "q"}'}
+    attributes["tool_response"] = '[{"id": "a", "text": "x"}]'
+    one = interpreted(
+        span("run", end=99, attributes={"agent_name": "desk"}, scope="pydantic-ai"),
+        span("x", "run", 10, attributes=attributes, scope="pydantic-ai", name="running tool"),
+    )
+
+    assert searched(one) == [(1, "a")]
+
+
 def test_a_trace_without_agents_that_was_asked_several_questions_is_refused() -> None:
     """The messages of a model call have those of an earlier one, and another of the user."""
 

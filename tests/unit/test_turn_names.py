@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -126,14 +127,17 @@ def test_the_outermost_agent_names_the_conversation() -> None:
     assert interpreted(outer, own).refused == {"no_conversation": 1}
 
 
-def test_the_ai_sdk_names_agent_and_conversation_in_its_metadata() -> None:
-    """Its function and session are attributes of the program."""
+@pytest.mark.parametrize(
+    "session", ["ai.telemetry.metadata.sessionId", "ai.settings.context.sessionId"]
+)
+def test_the_ai_sdk_names_agent_and_conversation_in_its_metadata(session: str) -> None:
+    """Its function and session are attributes of the program; version 7 has a context for them."""
 
     def of(operation: str, id: str, parent: str, start: float, end: float, **more: str) -> Any:
         attributes = {
             "ai.operationId": operation,
             "ai.telemetry.functionId": "desk",
-            "ai.telemetry.metadata.sessionId": "c",
+            session: "c",
             **more,
         }
         return span(id, parent, start, end, attributes, scope="ai", name=operation)
@@ -148,6 +152,25 @@ def test_the_ai_sdk_names_agent_and_conversation_in_its_metadata() -> None:
 
     [turn] = one.turns
     assert (turn.agent, turn.conversation, turn.searches[0].route) == ("desk", "c", "searchDocs")
+
+
+def test_pydantic_ai_has_the_question_in_the_messages_of_its_agent() -> None:
+    """Of a conversation it is the last one."""
+    messages = [
+        {"role": role, "parts": [{"type": "text", "content": said}]}
+        for role, said in (("user", "first?"), ("assistant", "yes"), ("user", "second?"))
+    ]
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "pydantic_ai.all_messages": json.dumps(messages),
+        "final_result": "no",
+    }
+
+    [turn] = interpreted(
+        span("t", attributes=attributes, scope="pydantic-ai"), search("s", "t", 0)
+    ).turns
+
+    assert (turn.question, turn.answer) == ("second?", "no")
 
 
 def test_a_call_of_the_ai_sdk_without_tools_is_no_turn() -> None:

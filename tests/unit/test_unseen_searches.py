@@ -147,6 +147,16 @@ def test_a_model_that_ended_with_tools_that_have_no_spans_is_no_skip(
     assert interpreted(*given, tool("x", "agent", 3, name="final_answer")).turns[0].skipped
 
 
+def test_a_loop_without_an_agent_or_tools_is_refused_where_a_model_asked_for_tools() -> None:
+    """LiteLLM tells that a model ended with a call, and neither its id nor what it returned."""
+    asking = {"gen_ai.completion.0.finish_reason": "tool_calls"}
+    first = model("m", "root", 1, attributes=asking)
+    given = (span("root", end=99, scope=APP), first)
+
+    assert interpreted(*given).refused == {}
+    assert interpreted(*given, model("n", "root", 9)).refused == UNSEEN
+
+
 def test_a_turn_without_an_answer_is_refused_where_it_may_have_searched() -> None:
     """Otherwise nothing would tell that its searches are not seen."""
     assert interpreted(agent(), inside("search_handbook")).refused == UNSEEN
@@ -268,3 +278,17 @@ def test_what_mcp_does_besides_calls_is_known(method: str) -> None:
 def test_what_is_no_search_by_its_kind_is_known(kind: str) -> None:
     """Whoever wrote it."""
     assert turn(inside("check", {"langfuse.observation.type": kind})).turns[0].skipped
+
+
+def test_an_agent_with_tools_and_without_spans_of_its_model_is_no_skip() -> None:
+    """Some instrumentations write the agent's span only, whatever its tools did."""
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.tool.definitions": '[{"type": "function", "name": "search_docs"}]',
+        "gen_ai.output.messages": '[{"role": "assistant", "content": "That is all."}]',
+    }
+    alone = span("a", attributes=attributes)
+
+    assert interpreted(alone).refused == UNSEEN
+    [told] = interpreted(alone, span("m", "a", attributes={"gen_ai.operation.name": "chat"})).turns
+    assert told.skipped

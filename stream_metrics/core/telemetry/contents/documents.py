@@ -47,6 +47,10 @@ LOCAL_ID: Final = re.compile(
     r"(chunk|passage|para|paragraph|segment|split)[\s_.:#-]?\d+([\s_.:-]\d+)?", re.IGNORECASE
 )
 """Ids of chunks that are certainly unique in their document only."""
+_RANK: Final = re.compile(
+    r"#\d+|(result|hit|match|rank|source|ref|citation)[ _.:#-]?\d+|turn\d+[a-z]+\d+", re.IGNORECASE
+)
+"""Ids that number the results of a search."""
 _UNIQUE: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
 _ROLES: Final = ("human", "user", "ai", "assistant", "system", "tool", "function")
 _NODE: Final = re.compile(
@@ -571,7 +575,7 @@ def usual_document(value: dict[str, Any]) -> Document:
 def _id(parts: dict[str, Any], about: dict[str, Any], page: str | None) -> tuple[str | None, str]:
     """The document's own id, and its name. That of a chunk counts together with its document."""
     for name in _OWN_IDS:
-        if own := text(parts.get(name)):
+        if (own := text(parts.get(name))) and not _RANK.fullmatch(own):
             fields = {**about, **parts}
             place = _named(fields, _DOCUMENT_IDS) or page or _named(fields, _FILES)
             return (in_document(own, place) if LOCAL_ID.fullmatch(own) else own), name

@@ -9,7 +9,9 @@ from typing import Any, Final, NamedTuple
 from stream_metrics.core.telemetry.contents.calls import answers_of, texts_of, walk
 from stream_metrics.core.telemetry.spans import Span, text
 
-_HINT: Final = re.compile(r"search_call|server_tool_use|grounding_?metadata", re.IGNORECASE)
+_HINT: Final = re.compile(
+    r"search_call|server_tool_use|grounding_?metadata|search_results", re.IGNORECASE
+)
 
 
 class HostedSearch(NamedTuple):
@@ -58,6 +60,8 @@ def _searches(one: dict[str, Any], place: str, results: dict[str, Any]) -> Itera
         asked = one.get("input")  # Anthropic
         query = _query(asked) if isinstance(asked, dict) else None
         yield HostedSearch(id, str(one["name"]), query, _objects(results.get(id)))
+    if "choices" in one and "search_results" in one:  # Perplexity
+        yield HostedSearch(id, "web_search", None, _objects(one["search_results"]))
     for key in ("groundingMetadata", "grounding_metadata"):  # Gemini
         about = one.get(key)
         if isinstance(about, dict):

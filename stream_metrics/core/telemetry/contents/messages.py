@@ -65,7 +65,27 @@ _FLATTENED_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_
 
 
 _HOSTED: Final = re.compile(
-    r""""type\\*":\s*\\*"(file_search_call|web_search_call|server_tool_use)\\*\""""
+    r""""type\\*":\s*\\*"(file_search_call|web_search_call|server_tool_use|server_tool_call)\\*\""""
+    r"""|"providerExecuted\\*":\s*true|"web_search_requests\\*":\s*[1-9]"""
+    r"""|"(groundingMetadata|grounding_metadata)\\*":\s*\{.{0,400}?"""
+    r"""(webSearchQueries|web_search_queries|groundingChunks|grounding_chunks)\\*":\s*\[\s*[^\s\]]""",
+    re.DOTALL,
+)
+_ANSWERED: Final = (
+    "gen_ai.output.messages",
+    "ai.response.toolCalls",
+    "gcp.vertex.agent.llm_response",
+)
+"""Attributes of answers, besides those that rows name."""
+_SEARCHING_MODELS: Final = re.compile(
+    r"(^|/)sonar|-search-(preview|api)|deep-research|:online$", re.IGNORECASE
+)
+"""Matches models that search whatever they are asked."""
+_MODELS: Final = (
+    "gen_ai.request.model",
+    "gen_ai.response.model",
+    "llm.model_name",
+    "ai.model.id",
 )
 _NAME_OF_CALL: Final = re.compile(r"^llm\.output_messages\.\d+\.message\.tool_calls\..*\.name$")
 
@@ -82,11 +102,15 @@ def has_hosted_search(span: Span, names: Iterable[str]) -> bool:
     span stands for."""
     if HOSTED in span.attributes:
         return False
-    return any(
-        value in ("file_search_call", "web_search_call") and _NAME_OF_CALL.match(name)
-        for name, value in span.attributes.items()
-        if isinstance(value, str)
-    ) or any(isinstance(value := span.value(name), str) and _HOSTED.search(value) for name in names)
+    if any(_SEARCHING_MODELS.search(name) for name in map(span.text, _MODELS) if name):
+        return True
+    for name, value in span.attributes.items():
+        if name.endswith("web_search_requests") and type(value) is int and value > 0:
+            return True
+        if value in ("file_search_call", "web_search_call") and _NAME_OF_CALL.match(name):
+            return True
+    answers = (span.value(name) for name in dict.fromkeys((*names, *_ANSWERED)))
+    return any(isinstance(answer, str) and _HOSTED.search(answer) for answer in answers)
 
 
 def calls_tools(span: Span, names: Iterable[str]) -> bool:

@@ -20,7 +20,9 @@ from stream_metrics.core.telemetry.contents.calls import (
     ToolCall,
     answer_is_lost,
     calls_of,
+    mentions,
     results_of,
+    told_results,
 )
 from stream_metrics.core.telemetry.contents.hosted import HostedSearch, hosted_searches
 from stream_metrics.core.telemetry.contents.messages import HOSTED, LOST
@@ -88,11 +90,11 @@ def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
         told, following = {}, later[0] if later else None
         for other in later:
             results = calls.results_of(other)
-            if any(call.id in results for call in requested):
+            if any(call.result(results) is not None for call in requested):
                 told, following = results, other
                 break
         for call in requested:
-            calls.add(model, following, call, told.get(call.id))
+            calls.add(model, following, call, call.result(told))
 
 
 class _Calls:
@@ -229,11 +231,13 @@ class _Calls:
             is not None
         ]
         waiting.sort(key=lambda one: one[0].end_ns)
-        if turn is not None and waiting:
+        if turn is not None and mentions(
+            self._tree.by_id[turn], [id for _, id, _ in waiting if id]
+        ):
             self._compare(waiting, results_of(self._tree.by_id[turn], whole=True))
         ended: list[tuple[Span, str, Any]] = []
         place = 0
-        before: Span | None = None
+        before: list[Span] = []  # the model calls since the last tool
         for model in models:
             new = place
             while (
@@ -242,12 +246,11 @@ class _Calls:
                 ended.append(waiting[place])
                 place += 1
             if ended:
-                given = self.results_of(model)
+                given = self._results.get(model.span_id) or told_results(model)
                 self._compare(ended, given)
-                if before is not None:
-                    self._compare(_by_name(waiting[new:place], before, given), given)
+                self._note(_by_name(waiting[new:place], before, given))
                 ended = [one for one in ended if one[1] not in given][-MAX_LATER:]
-            before = model
+            before = [model] if new < place else [*before, model]
 
     @staticmethod
     def _call_id(span: Span, result: Any) -> str:
@@ -259,9 +262,14 @@ class _Calls:
 
     def _compare(self, spans: Sequence[tuple[Span, str, Any]], given: dict[str, Any]) -> None:
         same = Counter(id for _, id, _ in spans)
-        for span, id, result in spans:
-            if same[id] == 1 and id in given and not _is_same_text(result, given[id]):
-                self.told[span.span_id] = given[id]
+        self._note(
+            (span, result, given[id]) for span, id, result in spans if same[id] == 1 and id in given
+        )
+
+    def _note(self, pairs: Iterable[tuple[Span, Any, Any]]) -> None:
+        for span, result, told in pairs:
+            if not _is_same_text(result, told):
+                self.told[span.span_id] = told
 
     def add_from_agent(self, turn: Span) -> None:
         """Note the results that only the messages of the agent's span have."""
@@ -324,21 +332,21 @@ class _Calls:
 
 
 def _by_name(
-    tools: Sequence[tuple[Span, str, Any]], model: Span, given: dict[str, Any]
-) -> list[tuple[Span, str, Any]]:
-    """The tools that ran between two model calls, with the ids of the first one's calls of their
-    names, where the second one has other ids; each name only once in both."""
+    tools: Sequence[tuple[Span, str, Any]], models: Iterable[Span], given: dict[str, Any]
+) -> list[tuple[Span, Any, Any]]:
+    """The tools that ran after some model calls, whose ids the next one does not have, each with
+    its result and that of the only call of its name."""
     unnamed = [one for one in tools if one[1] not in given]
     if not unnamed or not given:
         return []
-    requested = calls_of(model)
+    requested = [call for model in models for call in calls_of(model)]
     calls = Counter(call.name for call in requested)
     names = Counter(tool_name(span) for span, _, _ in tools)
-    ids = {call.name: call.id for call in requested if calls[call.name] == 1}
+    told = {call.name: call.result(given) for call in requested if calls[call.name] == 1}
     return [
-        (span, ids[name], result)
+        (span, result, told[name])
         for span, _, result in unnamed
-        if names[name := tool_name(span)] == 1 and name in ids
+        if names[name := tool_name(span)] == 1 and told.get(name) is not None
     ]
 
 

@@ -29,6 +29,8 @@ ADDRESS: Final = "web_id"
 """The component for the address of its page. It tells results apart, and proves none the same."""
 
 _GENERATED: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
+_LAST_NUMBER: Final = re.compile(r"[-_:/#.](\d{1,4})$")
+_LAST_DIGITS: Final = re.compile(r"(?<!\d)\d{1,4}$")
 
 Documents = Sequence[Document]
 
@@ -135,7 +137,7 @@ class DocumentIds:
         """Why the documents of a search cannot be identified, as reason and message; None if they
         can."""
         unnamed = [document for document in documents if not self._named(document)]
-        if self._regenerated and any(_is_generated(document) for document in unnamed):
+        if any(document.id in self._regenerated for document in unnamed):
             return "no_identity", "the same texts have different ids in each search"
         if self._numbered and unnamed:
             return "no_identity", "its ids only number the results"
@@ -273,36 +275,50 @@ def _shared_addresses(lists: Iterable[Documents]) -> frozenset[str]:
     return frozenset(shared)
 
 
-def _regenerated(lists: Sequence[Documents]) -> bool:
-    """Whether ids are generated for each search: texts repeat, and their ids never do."""
+def _regenerated(lists: Sequence[Documents]) -> frozenset[str]:
+    """Ids that are made for each search, where texts repeat and such ids never do: they look
+    generated, or end in the places of their documents."""
     ids: set[str] = set()
     texts: set[str] = set()
     again = False
     for documents in lists:
-        made = [document for document in documents if _is_generated(document)]
+        made = [one for place, one in enumerate(documents) if _may_be_made(one.id, place)]
         if any(document.id in ids for document in made):
-            return False
+            return frozenset()
         again = again or any(document.form in texts for document in made)
         ids |= {document.id for document in made if document.id is not None}
         texts |= {document.form for document in made if document.form is not None}
-    return again
+    return frozenset(ids) if again else frozenset()
 
 
 def _numbered(lists: Sequence[Documents]) -> bool:
-    """Whether ids only number the results: they count from 0 or 1, and occur with several texts."""
+    """Whether ids only number the results: ``doc1`` is the first result of each search, ``doc2``
+    the second, or they count from 0, and each occurs with several texts."""
     texts: dict[str, str] = {}
-    several = False
+    several = counted = False
     for documents in lists:
         for place, document in enumerate(documents):
-            if document.id not in (str(place), str(place + 1)) or document.form is None:
+            number = _LAST_DIGITS.search(document.id or "")
+            if (
+                document.id is None
+                or document.form is None
+                or number is None
+                or int(number[0]) not in (place, place + 1)
+            ):
                 return False
+            counted = counted or place > 0 or number[0] == document.id
             several = several or texts.setdefault(document.id, document.form) != document.form
-    return several
+    return several and counted
 
 
-def _is_generated(document: Document) -> bool:
-    """Whether the id looks like a generated one, such as a UUID."""
-    return document.id is not None and _GENERATED.fullmatch(document.id) is not None
+def _may_be_made(id: str | None, place: int) -> bool:
+    """Whether an id may be made for a search: such as a UUID, or ``q-1-0`` at the first place."""
+    if id is None:
+        return False
+    if _GENERATED.fullmatch(id) is not None:
+        return True
+    number = _LAST_NUMBER.search(id)
+    return number is not None and int(number[1]) in (place, place + 1)
 
 
 def _short(value: str) -> str:

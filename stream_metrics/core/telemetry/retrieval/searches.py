@@ -30,7 +30,7 @@ from stream_metrics.core.telemetry.retrieval.tools import (
     row_to_copy,
 )
 from stream_metrics.core.telemetry.retrieval.uploads import uploaded_messages, uploaded_result
-from stream_metrics.core.telemetry.roles.kinds import SpanKinds, suggests_search
+from stream_metrics.core.telemetry.roles.kinds import SpanKinds, is_of_agents, suggests_search
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
 from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
 from stream_metrics.core.telemetry.roles.scopes import scopes_setting
@@ -268,6 +268,8 @@ def _unread_result(
     values = [*recorded(span, row)]
     uploaded = uploaded_result(span, values)
     if redacted or not values or (searches and all(map(is_missing, values))):
+        if is_of_agents(tool_name(span)):
+            return None
         if other := elsewhere(span, row):
             return "unrecognised", other
         uploaded = uploaded or uploaded_messages(span, tree)

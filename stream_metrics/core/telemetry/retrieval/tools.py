@@ -67,7 +67,7 @@ _EVENTS: Final = {
     "tool_result": ("content", "result"),
 }
 _VERBS: Final = (
-    r"(?<![a-z])search|[a-z]Search|retriev|look(?:s|ing)?[ _-]?up"
+    r"(?<![a-z])search|(?<=[a-z])Search|retriev|look(?:s|ing)?[ _-]?up"
     r"|(?<![a-z])finds?(?![a-z])|(?<![a-z])find(?=[A-Z])"
     r"|durchsuch|(?<![a-z])such(?:e|en)(?![a-z])|[a-zß_]suche(?![a-z])|nachschlag"
     r"|(?<![a-z])busca(?:r|dor)?(?![a-z])|b[uú]squeda|(?<![a-z])(?:re)?cherch(?:e|er)(?![a-z])"
@@ -81,11 +81,34 @@ _NAMED: Final = re.compile(
     r"|passages?|corpus|articles?|tavily|duckduckgo|serp|serper|serpapi|exa)(?![a-z])",
     re.NOFLAG,
 )
-_DATABASE: Final = re.compile(
-    r"\s*(select|with|insert|update|delete|show|describe|pragma|explain|match|merge|create|alter|query|mutation)\b"
-    r".*(\b(from|set|into|tables?|return|where|as)\b|[{;])",
+_STATEMENT: Final = re.compile(
+    r"(?:\s|\(|```\w*\s|--[^\n]*\n|/\*.*?\*/)*+"
+    r"(?:select\b.*(?:\bfrom\b|;)|select\s+[\d*]|with\s+\w+\s+as\s*\(|insert\s+into|delete\s+from"
+    r"|update\s+\S+\s+set\b|(?:create|alter|drop|truncate)\s+(?:table|index|view|schema)"
+    r"|explain\s+(?:select|analyze)|merge\s+into|replace\s+into|exec\s+\w|call\s+[\w.]+\("
+    r"|show\s+(?:tables|databases|columns)|pragma\s+\w|(?:optional\s+)?(?:match|merge|create)\s*\("
+    # GraphQL
+    r"|(?:query|mutation|subscription)?\s*\w*\s*(?:\([^)]*\))?\s*\{\s*\w+\s*(?:\([^)]*\))?\s*\{"
+    r"|db\.\w+\.\w+\("  # MongoDB
+    r"|\w*\{\s*\w+\s*(?:=|!=|=~|!~)\s*[\"']|\w+\([^)]*\[\d+[smhd]\]"  # PromQL, LogQL
+    r"|[^|]*\|\s*(?:where|stats|project|summarize|extend|eval|table|fields|take)\b"  # ES|QL
+    r"|from\s+[\w.]+\s+import|import\s+\w+\s*(?:[\n,;.]|as\b)|print\(|(?:df|pd|np)\b\s*[.\[=])",
     re.IGNORECASE | re.DOTALL,
 )
+"""Matches statements of query languages, and code, which are no questions."""
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_CHANGING: Final = re.compile(
+    r"add|append|autocomplete|build|calculate|cancel|classify|convert|copy|create|delete|detect|edit"
+    r"|embed|generate|geocode|insert|moderate|move|pay|predict|remove|rename|rephrase|replace|rerank"
+    r"|rewrite|save|send|sentiment|set|spell|submit|subscribe|summarize|toggle|translate|update"
+    r"|upload|upsert|validate|weather|write",
+    re.IGNORECASE,
+)
+"""Words of tools that do something else, even if a verb of searching follows in their names."""
+_LANGUAGES: Final = re.compile(
+    r"bash|calculator|cypher|graphql|interpreter|python|repl|shell|sql|terminal", re.IGNORECASE
+)
+"""What tools run that are given code, unless their names have a verb of searching."""
 _QUERIES: Final = frozenset(
     (
         *("query", "q", "question", "keywords", "keyword", "search", "search_query", "searchQuery"),
@@ -123,6 +146,8 @@ _QUERIES: Final = frozenset(
 )
 _UNSPECIFIED: Final = '{"result": "<not specified>"}'
 """What Google's ADK records for a tool without a result."""
+_ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
+"""The names of an argument that has what is looked for, if it is the only one."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
@@ -195,6 +220,9 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
     signs = _signs(span, row, name, found)
     seen = (certain, tuple(signs), tuple(read_values))
     wide = bool(found) and all(one.wide for one in found)
+    if wide and around_search and not any(one.id for one in named.documents or ()):
+        # The retriever inside says better what it found.
+        return ToolResult(SpanDocuments(None), False, *seen)
     searches = bool(certain) or (
         len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3)
     )
@@ -281,9 +309,10 @@ def _signs(span: Span, row: Row, name: str, found: Iterable[Reading]) -> list[st
     """What shows that the tool searches: its name, its query, its scores."""
     about = span.text("gen_ai.tool.description", "tool.description") or ""
     signs = []
-    if means_searching(name) or _ABOUT.search(about):
+    otherwise = _does_otherwise(name)
+    if not otherwise and (means_searching(name) or _ABOUT.search(about)):
         signs.append("name")
-    if has_query(span, row, plain=bool(signs)):
+    if not otherwise and has_query(span, row, plain=bool(signs)):
         signs.append("query")
     if any(one.scored for one in found):
         signs.append("scores")
@@ -299,6 +328,19 @@ def means_searching(value: str) -> bool:
     return _NAMED.search(value) is not None
 
 
+def _does_otherwise(name: str) -> bool:
+    """Whether the name of a tool says that it does something else than search.
+
+    >>> [_does_otherwise(name) for name in ("delete_docs", "saveSearch", "python", "search_code")]
+    [True, True, True, False]
+    """
+    found = re.search(_VERBS, name)
+    words = _WORD.findall(name[: found.start()] if found else name)
+    return any(map(_CHANGING.fullmatch, words)) or (
+        found is None and any(map(_LANGUAGES.fullmatch, words))
+    )
+
+
 def has_query(span: Span, row: Row, plain: bool = False) -> bool:
     """Whether the tool's arguments have a query; ``plain`` is whether a text that is the only
     argument is one."""
@@ -310,11 +352,27 @@ def has_query(span: Span, row: Row, plain: bool = False) -> bool:
         if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
             value = parse_value(value)
             value = parse_value(value) if isinstance(value, str) and value[:1] == "{" else value
-        if plain and isinstance(value, str) and text(value) and not _DATABASE.match(value):
+        if plain and _is_question(value):
             return True
+        if plain and isinstance(value, dict) and len(value) == 1:
+            only, asked = next(iter(value.items()))
+            if only in _ONLY and _is_question(asked):
+                return True
         if _names_query(value, 0):
             return True
     return False
+
+
+def _is_question(value: Any) -> bool:
+    """Whether a text may be what somebody looks for, rather than an id, an address or code.
+
+    >>> [_is_question(one) for one in ("refunds", "how long?", "ORD-123", "a@b.example")]
+    [True, True, False, False]
+    """
+    written = text(value) if isinstance(value, str) else None
+    if written is None or _STATEMENT.match(written):
+        return False
+    return len(written.split()) > 1 or written.strip("?!.\"'").isalpha()
 
 
 def _names_query(value: Any, depth: int) -> bool:
@@ -322,7 +380,7 @@ def _names_query(value: Any, depth: int) -> bool:
         return False
     for name in _QUERIES & value.keys():
         asked = value[name]
-        if not (isinstance(asked, str) and _DATABASE.match(asked)):
+        if not (isinstance(asked, str) and _STATEMENT.match(asked)):
             return True
     return any(_names_query(value.get(name), depth + 1) for name in _HOLDERS)
 

@@ -20,6 +20,14 @@ SEARCHING: Final = re.compile(
 )
 """Matches names of spans and tools that suggest a search."""
 
+_OF_AGENTS: Final = re.compile(
+    r"(final_answer|final_result|finish|exit_loop|escalate|think|set_model_response|write_todos"
+    r"|\(merged tools\)|attempt_completion|transfer_(back_)?to_\w+|handoff(_to_\w+| to .+)?"
+    r"|hand_?off_to_.+|delegate_to_\w+)$",
+    re.IGNORECASE,
+)
+"""Tools that frameworks give to agents, and that return nothing from outside."""
+
 _BEGINS_JSON: Final = re.compile(
     r"""\{\s*(["'}<\d-]|$)|\[(?!\d{1,4}\].)\s*([\[{("'<\]\d-]|\w*(\(|$)|(null|true|false|none|nan|inf)\b)""",
     re.IGNORECASE,
@@ -150,3 +158,12 @@ def _fits(value: str, patterns: Iterable[str]) -> bool:
 def suggests_search(value: Any) -> bool:
     """Whether a name or description suggests a search."""
     return isinstance(value, str) and SEARCHING.search(value) is not None
+
+
+def is_of_agents(name: str) -> bool:
+    """Whether a tool of this name is one that frameworks give to agents.
+
+    >>> is_of_agents("transfer_to_billing"), is_of_agents("search_docs")
+    (True, False)
+    """
+    return _OF_AGENTS.match(name) is not None

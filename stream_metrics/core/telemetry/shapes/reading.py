@@ -43,6 +43,7 @@ _GENERAL: Final = (
     "passages",
     "result",
     "results",
+    "source_nodes",
     "structuredContent",
     "structured_content",
     "artifact",
@@ -134,8 +135,12 @@ _BLOCK_KEYS: Final = frozenset(
         "citations",
     )
 )
+_DOCUMENTS: Final = "a list of documents"
+_NAMED: Final = "the list "
 _JSON: Final = re.compile(r"""\{\s*["']|\[\s*[{"']""")
 """The beginning of JSON, or of a Python literal."""
+_OBJECTS: Final = re.compile(r"[\[({'\"\w: ]*?\b[A-Z]\w*\(\w+=")
+"""The beginning of a list of objects, as in ``[Document(id=``."""
 
 
 def _rows_by_key() -> dict[str, list[int]]:
@@ -182,8 +187,12 @@ class _Found:
 
     readings: list[Reading]
     problems: list[Unread]
-    taken: set[int]
+    taken: dict[int, Any]
     left: int = MAX_VALUES
+
+    def take(self, value: Any) -> None:
+        """Note that the value is read, and keep it, lest another gets its ``id()``."""
+        self.taken[id(value)] = value
 
 
 def read_result(value: Any, wide: bool = True) -> Reading | Unread | None:
@@ -211,11 +220,16 @@ def read_documents(value: Any) -> list[Document] | tuple[str, str] | None:
 
 
 def _read(value: Any) -> Reading | Unread | None:
-    found = _Found([], [], set())
+    found = _Found([], [], {})
     _look(value, found, 0, "")
     if found.left < 0:
         return Unread("too_large", f"its result has more than {MAX_VALUES:,} values")
-    chosen = _chosen([one for one in found.readings if not one.wide])
+    narrow = [one for one in found.readings if not one.wide]
+    if any(one.documents for one in narrow):  # other lists may be the results as well
+        general = any(one.source == _DOCUMENTS for one in narrow)
+        lists = (one for one in found.readings if one.wide and one.source.startswith(_NAMED))
+        narrow += (one for one in lists if general or one.scored)
+    chosen = _chosen(narrow)
     if chosen is None:
         chosen = next((one for one in found.problems if one.reason != "unrecognised"), None)
     if chosen is None:
@@ -263,8 +277,8 @@ def _look(value: Any, found: _Found, depth: int, name: str) -> None:
 
 
 def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
-    stripped = value.strip()
-    if stripped and text(stripped) is None and stripped not in ("[]", "{}"):
+    stripped = _unframed(value.strip())
+    if stripped and text(stripped) is None and stripped.strip('"') not in ("[]", "{}"):
         if re.search(r"\w", stripped):
             found.problems.append(Unread("content_off", "its result is redacted"))
         elif stripped.startswith('"'):
@@ -288,6 +302,8 @@ def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
             return
     if name and name not in (*_GENERAL, *_WIDE, "text", "tool_response", "body"):
         return
+    if _OBJECTS.match(stripped):
+        return  # objects as Python shows them, which cannot be read
     texts = results_in_text(stripped)
     if len(texts) > 1:
         rows = " and ".join(source for source, _ in texts)
@@ -296,6 +312,18 @@ def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
         )
     for source, documents in texts[:1]:
         found.readings.append(_reading(documents, source, [], wide=True))
+
+
+def _unframed(value: str) -> str:
+    """The JSON in a block of Markdown, or below a line that only announces results; else the value
+    itself."""
+    head, _, rest = value.partition("\n")
+    inner = rest.strip()
+    if head.startswith("```") and value.endswith("```"):
+        inner = inner[:-3].rstrip()
+    elif not is_preamble(head):
+        return value
+    return inner if inner.startswith(("[{", "{", "[\n", "[ ")) else value
 
 
 def _json_lines(value: str) -> list[Any] | None:
@@ -320,32 +348,65 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         return
     for shape in SHAPES:
         if shape.anywhere and value and _are_all(value, shape.anywhere):
-            found.taken.add(id(value))
+            found.take(value)
             found.readings.append(_by_shape(value, shape))
             return
-    if len(value) == 1 and isinstance(value[0], list):
+    if len(value) == 1 and isinstance(value[0], list) and not _is_scored(value[0]):
         _look(value[0], found, depth + 1, name)
+        return
+    if value and all(map(_is_scored, value)):
+        _look([{**one, "score": score} for one, score in value], found, depth + 1, name)
         return
     if value and all(isinstance(one, list) for one in value):
         if any(isinstance(one, dict) for inner in value for one in inner):
             message = f"its result has {len(value)} lists, one for each query"
             found.problems.append(Unread("ambiguous_documents", message))
         return
-    if name in _GENERAL or not name:
+    if name in _GENERAL or not name or (value and all(map(_is_of_framework, value))):
         general = documents_in_value(value, True)
         if isinstance(general, list):
-            found.taken.add(id(value))
-            found.readings.append(_reading(general, "a list of documents", value))
+            found.take(value)
+            found.readings.append(_reading(general, _DOCUMENTS, value))
             return
-    named = not name or name in _GENERAL or name in _WIDE
-    if value and named and (documents := _wide(value)) is not None:
-        found.taken.add(id(value))
-        found.readings.append(_reading(documents, f"the list {name or 'itself'}", value, wide=True))
+    if value and (documents := _wide(value)) is not None:
+        reading = _reading(documents, f"{_NAMED}{name or 'itself'}", value, wide=True)
+        if not name or name in _GENERAL or name in _WIDE or reading.scored:
+            found.take(value)
+            found.readings.append(reading)
+        return
+    if name in (*_GENERAL, *_WIDE, "") and (passages := _passages(value)):
+        found.readings.append(_reading(passages, "a list of texts", [], wide=True))
         return
     if all(isinstance(one, str) and one.lstrip().startswith("{") for one in value):
         parsed = [parse_value(one) for one in value]
         if parsed and all(isinstance(one, dict) for one in parsed):
             _look(parsed, found, depth + 1, name)
+
+
+def _passages(value: Sequence[Any]) -> list[Document]:
+    """The texts in a list of texts; none if one of them is JSON, an address or a name."""
+    texts = [one for one in value if isinstance(one, str) and len(one.split()) > 2]
+    if len(texts) < len(value) or any(one.lstrip()[:1] in ("[", "{", "<") for one in texts):
+        return []
+    return [Document(text=text(one)) for one in texts]
+
+
+def _is_scored(value: Any) -> bool:
+    """Whether the value is a document with its score, as LangChain's vector stores return them."""
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], dict)
+        and type(value[1]) in (int, float)
+    )
+
+
+def _is_of_framework(item: Any) -> bool:
+    """Whether the item is a document of LangChain, or a node of LlamaIndex."""
+    if not isinstance(item, dict):
+        return False
+    inner = item.get("node", item.get("kwargs", item))
+    return isinstance(inner, dict) and ("page_content" in inner or "id_" in inner)
 
 
 def _wide(value: Sequence[Any]) -> list[Document] | None:
@@ -366,6 +427,8 @@ _ANY: Final = Shape("usual names")
 
 
 def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
+    if id(value) in found.taken:
+        return
     if _is_block(value) and (depth == 0 or "toolResult" in value or "tool_result" in value):
         _look_at_blocks([value], found, depth)
         return
@@ -420,7 +483,10 @@ def _look_at_place(inner: Any, value: dict[str, Any], shape: Shape, found: _Foun
     if inner and not _fits(inner, shape):
         return
     if has(value, shape.beside) or not (shape.beside and (shape.always_beside or not inner)):
-        found.taken.add(id(inner))
+        found.take(inner)
+        for name in shape.aside:
+            if name in value:
+                found.take(value[name])
         found.readings.append(_by_shape(inner, shape))
 
 
@@ -539,8 +605,9 @@ def _look_at_parallel(value: dict[str, Any], row: Parallel, found: _Found) -> No
             Unread("truncated", "its lists of ids, texts and scores differ in length")
         )
         return
-    for names in (row.ids, row.texts, row.metadata, row.scores):
-        found.taken.update(id(value[name]) for name in names if isinstance(value.get(name), list))
+    for name in (*row.ids, *row.texts, *row.metadata, *row.scores):
+        if isinstance(value.get(name), list):
+            found.take(value[name])
     documents = []
     for place in range(length):
         own, written, about, score = (None if one is None else one[place] for one in columns)
@@ -572,6 +639,8 @@ def _is_block(value: Any) -> bool:
 def _look_at_blocks(blocks: Sequence[dict[str, Any]], found: _Found, depth: int) -> None:
     """Look into content blocks: JSON and texts; of several texts each is a result."""
     inner: list[Any] = [_content(block) for block in blocks]
+    if len(inner) > 1 and isinstance(inner[0], str) and _announces(inner[0], inner[1:]):
+        inner = inner[1:]
     if all(isinstance(one, Document) for one in inner) and inner:
         found.readings.append(_reading(inner, "content blocks that are results", []))
         return
@@ -595,6 +664,14 @@ def _look_at_blocks(blocks: Sequence[dict[str, Any]], found: _Found, depth: int)
             return
         if one is not None:
             _look(one, found, depth + 1, "")
+
+
+def _announces(value: str, others: Sequence[Any]) -> bool:
+    """Whether the text announces the other blocks: as many, or such that certainly are results."""
+    if not value.strip() or not is_preamble(value):
+        return False
+    certain = all(isinstance(one, Document) for one in others)
+    return certain or str(len(others)) in re.findall(r"\d+", value)
 
 
 def _structure(value: str) -> Any:

@@ -29,6 +29,7 @@ class Shape:
         beside: What an object with an empty list has besides, or it is none of this row. Without
             any the place of the list is enough.
         always_beside: Whether that goes for any list, since the marks are common ones.
+        aside: Other sections of the answer, whose lists are no part of it.
         inside: Objects in an item that have its fields, besides the item.
         id: The item's own id; None if what looks like one is a number of the result or request.
         document_id: The id of what the item is a part of, if it has none of its own.
@@ -43,6 +44,7 @@ class Shape:
     anywhere: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     always_beside: bool = False
+    aside: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
     id: tuple[str, ...] | None = ()
     document_id: tuple[str, ...] = ()

@@ -70,6 +70,10 @@ _NEXT_SNIPPET: Final = re.compile(r"\]?,?\s+\[?(?=snippet: )")
 _TITLE_AND_LINK: Final = re.compile(
     r"(?:\A|(?<=\n\n))(?P<title>[^\n]+?)[ \t]+\((?P<url>https?://[^\s()]+)\)[ \t]*(?=\n[ \t]*\S)"
 )
+_APART: Final = re.compile(
+    r"(?:\n[ \t]*|^[ \t]*(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]*)\n\Z", re.MULTILINE
+)
+"""Matches a blank line, or a rule, at the end."""
 _LINK_ALONE: Final = re.compile(r"\s*<?(?P<url>https?://[^\s<>]+)>?[ \t]*(?:\n|$)")
 _IDS: Final = frozenset(("id", "documentid", "docid", "chunkid", "articleid", "pageid"))
 _URLS: Final = frozenset(("url", "link", "href", "uri", "source", "address", "quelle", "fuente"))
@@ -100,10 +104,16 @@ _OPEN: Final = re.compile(
 _ATTRIBUTE: Final = re.compile(
     r"(?P<name>[\w:.-]+)\s*=\s*(?:\"(?P<double>[^\"]*)\"|'(?P<single>[^']*)')"
 )
+_RESULTS: Final = (
+    r"results?|documents?|hits?|matche?s?|passages?|sources?|articles?|pages?|chunks?|treffer"
+    r"|ergebnisse?|dokumente?|resultados?|documentos?|r[ée]sultats?|risultati"
+)
 _COUNTS: Final = re.compile(
-    r"^\W*(found|showing|here are|search results|results? for|returned|retrieved|query\b"
-    r"|\d+ (results?|documents|hits"
-    r"|matches|passages|sources)|gefunden|ergebnisse|resultados|r[ée]sultats)\b[^\n]{0,200}$",
+    rf"^[^\w<]*(?:(?:found|showing|here are|returned|retrieved|query|top \d+|gefunden)\b"
+    rf"(?=[^\n]*(?::\W*$|\b(?:{_RESULTS})\b))"
+    rf"|search results\b|results? for\b(?=[^\n]*(?::\W*$|[\"'“]))"
+    rf"|(?:\d+ )?(?:{_RESULTS})[^\w>]*$|\d+ (?:{_RESULTS}) (?:found|for|match\w*)\b|query: )"
+    rf"(?![^\n]*[.!?]\s+\S)[^\n]{{0,200}}$",
     re.IGNORECASE,
 )
 
@@ -358,7 +368,9 @@ def _labelled_blocks(value: str) -> list[Document] | None:
     if not is_preamble(value[: first.start()]):
         return None
     name = first["name"].casefold()
-    starts = [match.start() for match in labels if match["name"].casefold() == name]
+    same = [match for match in labels if match["name"].casefold() == name]
+    apart = _apart(value, same)
+    starts = [match.start() for match in apart]
     if len(starts) > MAX_BLOCKS:
         return None
     ends = [*starts[1:], len(value)]
@@ -371,10 +383,22 @@ def _labelled_blocks(value: str) -> list[Document] | None:
             return None
         found.append(document)
         names.add(tuple(_name_of(match) for match in _LABEL.finditer(part)))
-    if all(document.url or document.id for document in found):
+    tight = len(apart) > 1 and not _is_apart(value, apart[1])
+    if all(document.url or document.id for document in found) and (not tight or len(names) == 1):
         return found
     alike = len(found) > 1 and len(names) == 1 and not _BODIES.isdisjoint(next(iter(names)))
     return found if alike and all(document.text for document in found) else None
+
+
+def _apart(value: str, starts: list[re.Match[str]]) -> list[re.Match[str]]:
+    """Of the beginnings of blocks those after a blank line or a rule, if there are any; those
+    inside of blocks are no beginnings then."""
+    apart = [one for one in starts[1:] if _is_apart(value, one)]
+    return [*starts[:1], *apart] if apart else starts
+
+
+def _is_apart(value: str, start: re.Match[str]) -> bool:
+    return _APART.search(value, max(0, start.start() - 80), start.start()) is not None
 
 
 def _name_of(label: re.Match[str]) -> str:
@@ -383,7 +407,8 @@ def _name_of(label: re.Match[str]) -> str:
 
 def _titled_blocks(value: str) -> list[Document] | None:
     """Blocks under titles: each title is a link, or has a labelled id or address below it."""
-    titles = [*_LINKED_TITLE.finditer(value)] or [*_TITLE_AND_LINK.finditer(value)]
+    titles = _apart(value, [*_LINKED_TITLE.finditer(value)])
+    titles = titles or [*_TITLE_AND_LINK.finditer(value)]
     linked = bool(titles)
     if not linked:
         levels = [*_TITLE.finditer(value)]

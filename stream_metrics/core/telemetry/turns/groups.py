@@ -13,6 +13,7 @@ these stand side by side in one trace, with no such span around them, the user's
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import text_form
 from stream_metrics.core.telemetry.contents.literals import parse_value
-from stream_metrics.core.telemetry.contents.messages import answer_of, question_of
+from stream_metrics.core.telemetry.contents.messages import answer_of, calls_tools, question_of
 from stream_metrics.core.telemetry.retrieval.searches import SpanProblem
 from stream_metrics.core.telemetry.roles.mapping import Role, SpanMapping
 from stream_metrics.core.telemetry.roles.tree import SpanTree
@@ -114,7 +115,8 @@ def _root(tree: SpanTree, span: Span) -> str:
 def sessions(tree: SpanTree, mapping: SpanMapping, turns: Iterable[str]) -> Iterator[SpanProblem]:
     """Turns that may be several: one agent runs in them again, and was asked something else.
 
-    It is one turn if its span has a question, or calls a model itself, or calls agents as tools.
+    It is one turn if its span has a question or calls agents as tools, or if a model that it calls
+    is asked nothing new after an answer.
     """
     nearest = tree.nearest_ancestor(Role.TURN, Role.TOOL)
     inside: dict[str, list[Span]] = {}
@@ -126,7 +128,11 @@ def sessions(tree: SpanTree, mapping: SpanMapping, turns: Iterable[str]) -> Iter
         inner = inside.get(id, [])
         if row.is_group or len(inner) < 2 or question_of(span, row.query) is not None:
             continue
-        if any(tree.role(one) is Role.MODEL for one in inner):
+        models = [one for one in inner if tree.role(one) is Role.MODEL]
+        if models:
+            if _goes_on(models, tree):
+                message = f"the models in {span.name!r} answered several questions"
+                yield SpanProblem(span, "unrecognised", message)
             continue
         named = Names(tree, lambda _: None)
         order = sorted(inner, key=lambda one: (one.start_ns, one.span_id))
@@ -139,6 +145,35 @@ def sessions(tree: SpanTree, mapping: SpanMapping, turns: Iterable[str]) -> Iter
                 )
                 yield SpanProblem(span, "unrecognised", message)
                 break
+
+
+def _goes_on(models: Iterable[Span], tree: SpanTree) -> bool:
+    """Whether a model was asked again after another had answered: it then has that one's messages,
+    its answer, and another message of the user."""
+    answered: dict[bytes, str] = {}
+    for span in sorted(models, key=lambda one: (one.start_ns, one.span_id)):
+        row = tree.rows[span.span_id]
+        histories = _histories(user_messages(span))
+        earlier = [answered[one] for one in histories[:-1] if one in answered]
+        if earlier:
+            given = _given(span)
+            if any(one in given for one in earlier):
+                return True
+        answer = answer_of(span, row.answer)
+        if histories and answer is not None and not calls_tools(span, row.answer):
+            answered[histories[-1]] = json.dumps(answer, ensure_ascii=False)[1:-1]
+    return False
+
+
+def _given(span: Span) -> str:
+    """All that a model was given, as it is written in JSON."""
+    parts = {name: value for name, value in span.attributes.items() if _PART.fullmatch(name)}
+    messages = (span.value(name) for name in _MESSAGES)
+    return json.dumps([parts, *map(_parsed, messages)], ensure_ascii=False, default=str)
+
+
+def _parsed(value: Any) -> Any:
+    return parse_value(value) if isinstance(value, str) else value
 
 
 def several_questions(tree: SpanTree) -> Iterator[SpanProblem]:
@@ -165,7 +200,7 @@ def user_messages(span: Span) -> list[str]:
     messages: Any = [parts[number] for number in sorted(parts)]
     for name in _MESSAGES if not messages else ():
         value = span.value(name)
-        messages = messages or (parse_value(value) if isinstance(value, str) else value)
+        messages = messages or _parsed(value)
     if not isinstance(messages, list):
         return []
     asked = [one for one in messages if isinstance(one, dict) and one.get("role") in _USERS]

@@ -15,7 +15,7 @@ from typing import Final
 
 from stream_metrics.core.telemetry.interpretation import Interpretation, Unseen, rows_to_copy
 from stream_metrics.core.telemetry.retrieval.uploads import uploaded_answer
-from stream_metrics.core.telemetry.roles.kinds import SEARCHING, normalized
+from stream_metrics.core.telemetry.roles.kinds import SEARCHING, is_of_agents, normalized
 from stream_metrics.core.telemetry.roles.mapping import (
     SETTINGS,
     Role,
@@ -83,13 +83,6 @@ _WRITES: Final = re.compile(
     r"add|begin|bulk|commit|create\w*|del|delete|drop|expire|flush|get_or_create_collection|hset"
     r"|insert\w*|lpush|persist|ping|publish|put|rollback|rpush|save|set|setex|update\w*|upsert|xadd"
 )
-_OF_AGENTS: Final = re.compile(
-    r"(final_answer|final_result|finish|exit_loop|escalate|think|set_model_response|write_todos"
-    r"|\(merged tools\)|attempt_completion|transfer_(back_)?to_\w+|handoff(_to_\w+| to .+)?"
-    r"|hand_?off_to_.+|delegate_to_\w+)$",
-    re.IGNORECASE,
-)
-"""Tools that frameworks give to agents, and that return nothing from outside."""
 _TOOL_NAMES: Final = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _FINISHED: Final = (
     "gen_ai.response.finish_reasons",
@@ -101,6 +94,7 @@ _FINISHED: Final = (
     "ai.response.finishReason",
     "finish_reason",
 )
+_DEFINITIONS: Final = "gen_ai.tool.definitions"
 _FOR_TOOLS: Final = re.compile(r"tool|function_?call", re.IGNORECASE)
 _FINISHED_FOR_TOOLS: Final = re.compile(
     r"""finish_?reason\\*["']:\s*\\*["'](tool|function_?call)""", re.IGNORECASE
@@ -145,6 +139,10 @@ class UnseenSearches:
             if (uploaded := uploaded_answer(model)) is not None:
                 what = f"the model call {name!r}, whose answer is not recorded; {uploaded}"
             found[model.span_id] = Unseen(what, "")
+        if not found and (agent := _of_tools_without_spans(tree, members)) is not None:
+            name = _shown(agent.name, asked)
+            what = f"the agent {name!r}, which has tools, and whose model calls have no spans"
+            found[agent.span_id] = Unseen(what, "")
         return found
 
     def _what(self, span: Span, row: Row | None) -> str | None:
@@ -156,7 +154,7 @@ class UnseenSearches:
         if role is Role.TOOL or span.text(*_TOOL_NAMES[:3]) is not None:
             name = _name(span)
             is_agent = id in self._around_agents and not SEARCHING.search(name)
-            return None if is_agent or _OF_AGENTS.match(name) else "the tool"
+            return None if is_agent or is_of_agents(name) else "the tool"
         if _embeds(span):
             return "the embedding"
         if role is None:
@@ -182,12 +180,13 @@ def passed_over(tree: SpanTree, members: Iterable[Span], aside: Container[str]) 
     for span in members:
         if tree.role(span) is Role.TOOL and span.span_id not in aside and not span.failed:
             name = _name(span)
-            if not _OF_AGENTS.match(name):
+            if not is_of_agents(name):
                 yield name[:MAX_NAME_LENGTH]
 
 
 def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
-    """Refuse a trace without a turn in which a model answered and a span looks like a search."""
+    """Refuse a trace without a turn in which a model answered, and a span looks like a search, or
+    the model asked for tools before."""
     if not tree.with_role(Role.MODEL):
         return
     for span in tree.ordered:
@@ -200,6 +199,11 @@ def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
                 {span.span_id: Unseen(f"the span {span.name!r}", row_for(span, row))},
             )
             return
+    asking = _asking_for_tools(tree, tree.ordered)
+    models = tree.with_role(Role.MODEL)
+    if asking is not None and any(span.start_ns >= asking.end_ns for span in models):
+        what = f"the model call {asking.name!r}, which asked for tools without spans"
+        refuse(interpretation, {asking.span_id: Unseen(what, "")})
 
 
 def refuse(
@@ -297,6 +301,19 @@ def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
         if row is not None and row.role is Role.MODEL and _asks_for_tools(span, row):
             models.append(span)
     return models[0] if models else None
+
+
+def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | None:
+    """An agent with tools, in a turn without a span of a tool or of a model: some instrumentations
+    write no others."""
+    agents = []
+    for span in members:
+        row = tree.rows.get(span.span_id)
+        if is_tool(span, row) or (row is not None and row.role is Role.MODEL):
+            return None
+        if row is not None and row.role is Role.TURN and span.value(_DEFINITIONS) is not None:
+            agents.append(span)
+    return agents[0] if agents else None
 
 
 def _asks_for_tools(span: Span, row: Row) -> bool:

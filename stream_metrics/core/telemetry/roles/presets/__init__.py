@@ -40,7 +40,7 @@ OTHER_KINDS: Final = (
     ("langfuse.observation.type", "chain", "embedding", "event", "guardrail", "span"),
     ("langsmith.span.kind", "chain", "embedding", "parser", "prompt"),
     (
-        *("mastra.span.type", "generic", "model_step", "model_chunk", "processor_run"),
+        *("mastra.span.type", "generic", "model_chunk", "processor_run"),
         *("workflow_step", "workflow_conditional", "workflow_conditional_eval"),
         *("workflow_parallel", "workflow_loop", "workflow_sleep", "workflow_wait_event"),
     ),

@@ -25,8 +25,9 @@ _AUTOGEN: Final = "AutoGen"
 _KERNEL: Final = "Semantic Kernel"
 _MCP: Final = "Model Context Protocol, OpenTelemetry (mcp.method.name)"
 
-_OUTPUTS: Final = (*TOOL_OUTPUT, "output", "mastra.tool_call.output", "mastra.output")
-_INPUTS: Final = (*TOOL_INPUT, "input", "mastra.tool_call.input", "mastra.input")
+_TOOL_CALLS: Final = ("mastra.tool_call", "mastra.mcp_tool_call", "mastra")
+_OUTPUTS: Final = (*TOOL_OUTPUT, "output", *(f"{kind}.output" for kind in _TOOL_CALLS))
+_INPUTS: Final = (*TOOL_INPUT, "input", *(f"{kind}.input" for kind in _TOOL_CALLS))
 
 
 ROWS: Final[tuple[Row, ...]] = (
@@ -62,6 +63,7 @@ ROWS: Final[tuple[Row, ...]] = (
         for attributes, child in (((("ai.prompt.tools", ""),), ""), ((), "ai.toolCall"))
     ),
     Row(Role.OTHER, (("ai.operationId", ""),), _AI_SDK),
+    operation("agent_step", Role.STEP, "Vercel AI SDK 7: a model call and its tools"),
     # Mastra.
     *(
         Row(
@@ -69,14 +71,16 @@ ROWS: Final[tuple[Row, ...]] = (
             (("mastra.span.type", name),),
             _MASTRA,
             documents=_OUTPUTS if role is Role.TOOL else (),
-            query=_INPUTS if role is Role.TOOL else QUESTION,
-            answer=ANSWER if role in (Role.TURN, Role.MODEL) else (),
+            query=_INPUTS if role is Role.TOOL else (*QUESTION, f"mastra.{name}.input"),
+            answer=(*ANSWER, f"mastra.{name}.output") if role in (Role.TURN, Role.MODEL) else (),
         )
         for name, role in (
             ("agent_run", Role.TURN),
             ("workflow_run", Role.TURN),
             ("model_generation", Role.MODEL),
             ("llm_generation", Role.MODEL),
+            ("model_step", Role.MODEL),  # a generation has a step for each call of the model
+            ("model_inference", Role.MODEL),
             ("tool_call", Role.TOOL),
             ("mcp_tool_call", Role.TOOL),
         )
@@ -122,6 +126,14 @@ ROWS: Final[tuple[Row, ...]] = (
         f"{_AUTOGEN}: messages between agents",
         scope="autogen",
     ),
+    operation(
+        "invoke_agent",
+        Role.TURN,
+        "pydantic-ai",
+        scope="pydantic-ai",
+        query=("pydantic_ai.all_messages", *QUESTION),
+        answer=("final_result", *ANSWER),
+    ),
     # Groups of OpenTelemetry's conventions.
     *(
         operation(name, Role.TURN, _STRANDS, query=QUESTION, answer=ANSWER, is_group=True)
@@ -148,9 +160,8 @@ ROWS: Final[tuple[Row, ...]] = (
     # Google ADK.
     Row(
         Role.OTHER,
-        source=f"{_ADK}: calls at once, told a second time",
-        scope="gcp.vertex.agent",
-        span="execute_tool (merged tools)",
+        (("gen_ai.tool.name", "(merged tools)"),),
+        f"{_ADK}: calls at once, told a second time",
     ),
     Row(
         Role.MODEL,
@@ -207,6 +218,17 @@ LATER_ROWS: Final[tuple[Row, ...]] = (
         query=("all_messages_events", *INPUT),
         answer=("final_result", *OUTPUT),
         agent=("agent_name",),
+    ),
+    *(
+        Row(
+            Role.TOOL,
+            source="pydantic-ai before GenAI's conventions: a tool",
+            scope="pydantic-ai",
+            span=name,
+            documents=("tool_response", *TOOL_OUTPUT),
+            query=("tool_arguments", *TOOL_INPUT),
+        )
+        for name in ("running tool", "running tool: *")
     ),
     Row(
         Role.TOOL,
