@@ -61,6 +61,10 @@ COMMANDS = {
         "stream_metrics.cli.purge:purge",
         "Delete the state of a namespace that is no longer used. This cannot be undone.",
     ),
+    "explain": (
+        "stream_metrics.cli.explain:explain",
+        "Explain what traces say: each agent's searches, what is refused and why, and what helps.",
+    ),
     "validate": (
         "stream_metrics.cli.validate:validate",
         "Check recorded events: name bad records, misspelt and unknown fields, and empty events.",

@@ -26,7 +26,7 @@ from stream_metrics.core.alerts.obstacles import PASSING
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.key import is_labels
 from stream_metrics.core.telemetry import HELP, agent_of, page_ids_message
-from stream_metrics.core.telemetry.interpretation import FOLLOWING
+from stream_metrics.core.telemetry.interpretation import EXPLAINED, FOLLOWING
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, route_by_trace
 from stream_metrics.core.telemetry.recordings import MAX_REMEMBERED, SOON_NS
@@ -113,7 +113,7 @@ class LoggedBridgeMetrics(BridgeMetrics):
                     trace_id=one.trace_id,
                     span_id=one.span_id,
                     why=one.message,
-                    help=HELP[one.reason],
+                    help=f"{HELP[one.reason]}; {EXPLAINED}",
                 )
 
     def _log_following(self, agent: str | None) -> None:

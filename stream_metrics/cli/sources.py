@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
-from dataclasses import asdict
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,11 +16,13 @@ import typer
 
 from stream_metrics.cli.common import UsageError, printable
 from stream_metrics.cli.settings import Settings
+from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore, page_ids_message
 from stream_metrics.core.telemetry.assembly import ClosedTrace
-from stream_metrics.core.telemetry.interpretation import FIXED, FOLLOWING, rows_to_copy
-from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
+from stream_metrics.core.telemetry.interpretation import EXPLAINED, FIXED, FOLLOWING, rows_to_copy
+from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal, spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import EVENT, FileRange, expand, file_ranges, numbered_records
 from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark, parse_mark
@@ -33,6 +37,7 @@ from stream_metrics.lab.sources.unchanged import InputError, InputFile
 
 if TYPE_CHECKING:
     from stream_metrics.cli.topic_source import TopicSource
+    from stream_metrics.lab.sources.otlp.explanation import Explanation
 
 KAFKA: Final = "kafka:"
 NAMED_AGENTS: Final = 10
@@ -169,6 +174,12 @@ class Sources:
         return lines
 
     @property
+    def unread(self) -> list[str]:
+        """Messages about records that no longer exist, and about spans that cannot be used."""
+        lines = [line for topics in self._topics for line in topics.missed]
+        return lines if self._traces is None else lines + unread_lines(self._traces.counts)
+
+    @property
     def has_traces(self) -> bool:
         """Whether a source begins with OTLP traces; raises ``UsageError``."""
         return any(map(self._is_of_traces, self._parts))
@@ -214,6 +225,30 @@ class Sources:
             if not self._traces.counts.payloads:
                 raise UsageError(f"{', '.join(self.names)}: there are no OTLP traces in it")
             return (*self._traces.label_events(evaluations), others)
+
+    def explain(self, explanation: Explanation) -> OtherRecords:
+        """Explain the traces; returns what the other records are.
+
+        Raises ``UsageError`` and ``InputError``.
+        """
+        self._assembler = TopicAssembler(self._bounds)
+        others = OtherRecords()
+        with TraceStore(self._mapping, self._options, self._limits, self._folder) as self._traces:
+            self._close = partial(self._keep_closed, self._traces, explanation)
+            for _, _, record in self._without_traces():
+                others.add(record.value or b"", self._limits)
+            self._close(self._assembler.finish())
+            self._assembler.count(self._traces.counts)
+            explanation.read(self._traces)
+        return others
+
+    def _keep_closed(
+        self, store: TraceStore, explanation: Explanation, closed: Iterable[ClosedTrace]
+    ) -> None:
+        for one in closed:
+            if one.reason is not None:
+                explanation.add_refused(one.interpret(self._mapping, self._options))
+            store.store_closed([one])
 
     def located_records(self) -> Generator[LocatedRecord, None, None]:
         """As ``records``, each with its source and number."""
@@ -288,6 +323,45 @@ class Sources:
         return is_known
 
 
+@dataclass(slots=True)
+class OtherRecords:
+    """What the records are that are no traces: events, other OTLP signals, or neither."""
+
+    events: int = 0
+    signals: Counter[str] = field(default_factory=Counter)
+    unknown: int = 0
+
+    def add(self, value: bytes, limits: Limits) -> None:
+        """Add a record."""
+        signal = other_signal(value)
+        read = None if signal else decode(value, limits=limits)
+        if signal is not None:
+            self.signals[signal] += 1
+        elif isinstance(read, BadRecord) and read.reason in ("not_json", "unknown_type"):
+            self.unknown += 1
+        else:
+            self.events += 1
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of records of each kind."""
+        found = {"events": self.events, **self.signals, "unknown": self.unknown}
+        return {kind: number for kind, number in found.items() if number}
+
+
+def trace_files(folder: Path) -> tuple[list[str], int]:
+    """The files in a folder, at any depth, that begin with OTLP traces; and how many do not."""
+    found = []
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    for path in files:
+        with closing(numbered_records(str(path))) as records, suppress(InputError, OtlpError):
+            first = next(records, None)
+            if first is not None and is_payload(first[1].value):
+                spans_of(first[1].value or b"")
+                found.append(str(path))
+    return found, len(files) - len(found)
+
+
 def _from_the_first(
     first: tuple[int, Record] | None, others: Generator[tuple[int, Record], None, None]
 ) -> Generator[tuple[int, Record], None, None]:
@@ -306,7 +380,7 @@ def check_usable(counts: TraceCounts) -> None:
     refused = "; ".join(_refused(counts)) or "no span is a search or a turn"
     raise UsageError(
         f"nothing in {counts.spans:,} spans of OTLP traces can be used: {refused}. "
-        f"The spans: {kinds}"
+        f"The spans: {kinds}. {EXPLAINED}"
     )
 
 
@@ -345,6 +419,19 @@ def _unseen(counts: TraceCounts) -> list[str]:
     ]
 
 
+def unread_lines(counts: TraceCounts) -> list[str]:
+    """Messages about spans that belong to no trace that is read."""
+    lines = []
+    if counts.late:
+        lines.append(f"{counts.late:,} spans arrived after their traces were closed: not used")
+    if counts.early:
+        lines.append(
+            f"{counts.early:,} spans are of traces that may have begun before what was read, and "
+            "are not used"
+        )
+    return lines
+
+
 def summary_lines(counts: TraceCounts) -> list[str]:
     """Messages with the counts of spans by outcome."""
     lines = [
@@ -376,13 +463,7 @@ def summary_lines(counts: TraceCounts) -> list[str]:
         )
     if counts.labels:
         lines.append(f"{counts.labels:,} relevance labels of evaluations in the traces")
-    if counts.late:
-        lines.append(f"{counts.late:,} spans arrived after their traces were closed: not used")
-    if counts.early:
-        lines.append(
-            f"{counts.early:,} spans are of traces that may have begun before what was read, and "
-            "are not used"
-        )
+    lines += unread_lines(counts)
     if counts.turn_conflicts:
         lines.append(
             f"{counts.turn_conflicts:,} turns share their number with another of their conversation"
@@ -409,7 +490,8 @@ def summary_lines(counts: TraceCounts) -> list[str]:
             'searches, call it "search" in `otlp.tools`, and if none does, "other"'
         )
     if counts.refused:
-        lines.append("set aside: " + "; ".join(_refused(counts)) + "; run.json has the first spans")
+        refused = "; ".join(_refused(counts))
+        lines.append(f"set aside: {refused}; run.json has the first spans; {EXPLAINED}")
     if counts.empty:
         lines.append(
             f"{counts.empty:,} traces have neither a search nor a turn in which a model answered"

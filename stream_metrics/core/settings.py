@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -265,6 +266,24 @@ class OtlpSettings(SettingsTable):
     )
     """What identifies the documents of an agent: `id`, or `id_and_text` if ids name pages of which
     searches return parts. Without a row for the agent, the documents of each trace decide."""
+
+    def with_row(self, written: str) -> OtlpSettings:
+        """These settings with others, written as TOML; rows come before those that are there.
+
+        Raises ``ValueError`` if that is not valid.
+
+        >>> OtlpSettings(tools={"a": "other"}).with_row('otlp.tools = {"b" = "search"}').tools
+        {'b': 'search', 'a': 'other'}
+        """
+        given: dict[str, Any] = self.model_dump()
+        for name, value in tomllib.loads(written).get("otlp", {}).items():
+            mine = given.get(name)
+            if isinstance(value, dict) and isinstance(mine, dict):
+                value = value | {key: old for key, old in mine.items() if key not in value}
+            elif isinstance(value, list) and isinstance(mine, tuple):
+                value = [*value, *mine]
+            given[name] = value
+        return OtlpSettings.model_validate(given)
 
     def mapping(self) -> SpanMapping:
         """The rows that map spans to roles: those configured, then the built-in ones."""

@@ -13,9 +13,10 @@ from tests.mutations.of_figures import FIGURES
 from tests.mutations.of_recordings import RECORDINGS
 from tests.mutations.of_searches import SEARCHES
 from tests.mutations.of_strata import STRATA
+from tests.mutations.of_tools import TOOL_RESULTS
 from tests.mutations.of_traces import BRIDGES
 
 MUTATIONS: Final = (
     *FIGURES, *DELIVERY, *BUILDS, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
-    *BRIDGES, *ALERTS,
+    *BRIDGES, *TOOL_RESULTS, *ALERTS,
 )  # fmt: skip

@@ -12,6 +12,9 @@ TRACES: Final = "stream_metrics/live/bridge/traces.py"
 RECORDINGS: Final = "stream_metrics/core/telemetry/recordings.py"
 LEFT_OUT: Final = "stream_metrics/core/telemetry/turns/left_out.py"
 
+EXPLAINED: Final = "stream_metrics/core/telemetry/explanation.py"
+TRIED: Final = "stream_metrics/lab/sources/otlp/explanation.py"
+
 CRASHES: Final = "tests/property/test_bridge.py::test_crashes_anywhere_give_the_same_events"
 SAME_EVENTS: Final = "assert set(world.produced) == world.expected()"
 
@@ -88,5 +91,23 @@ BRIDGES: Final = (
         ),
         CRASHES,
         SAME_EVENTS,
+    ),
+    Mutation(
+        "rows that do not help are told",
+        "`stream-metrics explain` sends users to settings that change nothing",
+        (
+            Edit(
+                TRIED, "            if effect.helps(tool.kind):\n", "            if effect.calls:\n"
+            ),
+        ),
+        "tests/unit/test_explain.py::test_settings_that_change_nothing_are_not_told",
+        "assert effects(explained(*several)) == []",
+    ),
+    Mutation(
+        "questions in names are told",
+        "`stream-metrics explain --no-text` prints what a user wrote",
+        (Edit(EXPLAINED, "    return iter(found)\n", "    return iter(())\n"),),
+        "tests/unit/test_explain.py::test_texts_are_in_the_example_only",
+        "assert not [one for one in canaries",
     ),
 )

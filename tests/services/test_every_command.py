@@ -52,6 +52,7 @@ def then(folder: Path, letter: str) -> list[Line]:
         ("export", "--out", f"{folder}/exported"),
         ("audit",),
         ("labels", f"{folder}/scores.csv", "--traces", f"{folder}/traces.json"),
+        ("explain", f"{folder}/traces.json"),
         ("validate", "examples/first-events.jsonl"),
         ("dlq", "list"),
         ("dlq", "show", letter),

@@ -255,7 +255,7 @@ def test_searches_that_are_forgotten_too_soon_are_counted_and_logged_once() -> N
 
 
 def test_log_and_page_have_the_row_for_what_may_have_searched() -> None:
-    """It is to be copied if the span is no search."""
+    """It is to be copied if the span is no search; both name the command that tries it."""
     function = span("f", "agent", 3, scope="app", name="orders")
     one = with_events(interpreted(agent(), model("m", "agent", 1), function))
     page = BridgePage(Health())
@@ -265,6 +265,8 @@ def test_log_and_page_have_the_row_for_what_may_have_searched() -> None:
     row = 'otlp.rows = [{role = "other", scope = "app", span = "orders"}]'
     assert [(line["reason"], row in line["why"]) for line in logs] == [("unseen_searches", True)]
     assert row in unescape(page.render(reasons=True))
+    assert "`stream-metrics explain`" in logs[0]["help"]
+    assert "stream-metrics explain" in page.render(reasons=True)
 
 
 def test_agents_that_follow_one_another_in_a_trace_are_logged_once() -> None:

@@ -125,7 +125,7 @@ def test_help_shows_the_first_paragraph_of_each_command() -> None:
 
 def test_a_misspelt_command_gets_a_suggestion() -> None:
     """Commands that are imported on demand are suggested too."""
-    result = CliRunner().invoke(app, ["replai"])
+    result = CliRunner().invoke(app, ["raplay"])
 
     assert result.exit_code == 2
     assert "Did you mean 'replay'?" in " ".join(result.output.split())

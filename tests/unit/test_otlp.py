@@ -569,6 +569,7 @@ def test_a_replay_of_traces_reports_counts_of_spans(tmp_path: Path) -> None:
     rows = (tmp_path / "out" / "conversations.jsonl").read_text().splitlines()
     assert len({json.loads(row)["turn"] for row in rows}) == len(rows) > 1
     assert "set aside: 1 content_off (let the instrumentation record the documents" in said
+    assert "`stream-metrics explain` shows what its traces say" in said
     assert "of searches; by agent: default: 1)" in said
     told = json.loads((tmp_path / "out" / "run.json").read_text())["otlp"]
     assert [told[name] for name in ("payloads", "spans", "searches")] == [1, 5, 3]
@@ -588,6 +589,7 @@ def test_a_replay_of_traces_without_turns_fails(tmp_path: Path) -> None:
 
     assert code == 2
     assert "nothing in 2 spans of OTLP traces can be used: 1 content_off (let the" in said
+    assert "`stream-metrics explain` shows what its traces say" in said
     assert "1 × test: a span; 1 × test: gen_ai.operation.name=retrieval" in said
 
 

@@ -23,6 +23,21 @@ class Case(NamedTuple):
 
 
 CASES = {
+    "snippets in brackets": Case(
+        6,
+        f"[snippet: {REFUNDS}, title: Refunds, link: https://kb.example/1], "
+        f"[snippet: {TRAVEL}, title: Travel, link: https://kb.example/2]",
+    ),
+    "snippets in a row": Case(
+        6,
+        f"snippet: {REFUNDS}, title: R, link: https://kb.example/1, "
+        f"snippet: {TRAVEL}, title: T, link: https://kb.example/2, date: today, source: x",
+        "url",
+        ("https://kb.example/1", "https://kb.example/2"),
+    ),
+    "titles with addresses": Case(
+        5, f"Refunds (https://kb.example/1)\n{REFUNDS}\n\nTravel (https://kb.example/2)\n{TRAVEL}"
+    ),
     "headed blocks": Case(
         3, f"===== Document 0 =====\n{REFUNDS}\n\n===== Document 1 =====\n{TRAVEL}"
     ),
@@ -146,6 +161,9 @@ def test_each_row_has_a_case() -> None:
         "# Guide\n\n## Refunds\nFive days.\n\n## Travel\nBy train.",
         "[Refunds](https://kb.example/1)\n[Travel](https://kb.example/2)",
         "No results found.",
+        "snippet: Five days, title: Refunds, snippet: By train, title: Travel",
+        "Five days.\n\nTravel (https://kb.example/2)\nBy train.",
+        "Refunds (https://kb.example/1)\n\nTravel (https://kb.example/2)\n",
     ],
 )
 def test_other_text_is_not_divided(text: str) -> None:

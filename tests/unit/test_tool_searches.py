@@ -218,6 +218,60 @@ def test_results_in_another_attribute_of_the_tool_are_read(name: str) -> None:
     assert found(turn_with(result)) == [["a", "b"]]
 
 
+PROSE = "Refunds take five days.\n\nTravel is by train."
+RECORDED: dict[str, Any] = {
+    "pydantic-ai": {
+        "scope": "pydantic-ai",
+        "attributes": {"tool_arguments": QUERY, "tool_response": PROSE},
+    },
+    "ADK": {
+        "scope": "gcp.vertex.agent",
+        "attributes": {
+            "gen_ai.operation.name": "execute_tool",
+            "gcp.vertex.agent.tool_call_args": QUERY,
+            "gcp.vertex.agent.tool_response": json.dumps({"result": PROSE}),
+        },
+    },
+    "Strands": {
+        "scope": "strands.telemetry.tracer",
+        "attributes": {"gen_ai.operation.name": "execute_tool"},
+        "events": (
+            SpanEvent("gen_ai.tool.message", 0, {"role": "tool", "content": QUERY, "id": "c"}),
+            SpanEvent("gen_ai.choice", 1, {"message": json.dumps([{"text": PROSE}]), "id": "c"}),
+        ),
+    },
+}
+
+
+def recorded_by(framework: str, **settings: Any) -> Interpretation:
+    """The interpretation of a turn in which a framework recorded a search tool that returned
+    prose."""
+    given = RECORDED[framework]
+    attributes = {"gen_ai.tool.name": "search_docs", "gen_ai.tool.call.id": "c"}
+    tool = span("tool", "turn", 10, 20, **{**given, "attributes": attributes | given["attributes"]})
+    return turn_with(tool, **settings)
+
+
+@pytest.mark.parametrize("framework", RECORDED)
+def test_a_result_that_is_recorded_is_not_said_to_be_missing(framework: str) -> None:
+    """Where no row reads it, the refusal has the row to copy, which does."""
+    [refusal] = recorded_by(framework).refusals
+    row = 'otlp.shapes = [{tool = "search_docs", split = "\\n\\n"}]'
+
+    assert refusal.reason == "unrecognised"
+    assert row in refusal.message
+    one = recorded_by(framework, **tomllib.loads(row)["otlp"])
+    assert ([len(each) for each in found(one)], one.refused) == ([2], {})
+
+
+@pytest.mark.parametrize("result", ["{}", '{"result": "<not specified>"}', "__REDACTED__", ""])
+def test_a_result_that_was_left_out_is_said_to_be_missing(result: str) -> None:
+    """No row could read it."""
+    one = turn_with(ran("search_docs", None, QUERY, attributes={"tool_response": result}))
+
+    assert (one.turns, one.refused) == ((), {"content_off": 1})
+
+
 CALL = {"type": "tool_call", "id": "c", "name": "search_docs", "arguments": {"query": "refunds"}}
 ANSWERS = {
     "OpenTelemetry": (
@@ -426,6 +480,115 @@ def test_a_call_whose_span_does_not_name_it_counts_once() -> None:
     one = with_messages(answer, given, ran("search_docs", DOCUMENTS, QUERY))
 
     assert found(one) == [["a", "b"]]
+
+
+def told(name: str, result: Any) -> Interpretation:
+    """A turn whose model was given ``DOCUMENTS`` where the tool's span has another result."""
+    answer, given = ANSWERS[name]
+    tool = ran("search_docs", result, QUERY, attributes={"gen_ai.tool.call.id": "c"})
+    return with_messages(answer, given, tool)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        DOCUMENTS[:1],
+        [*DOCUMENTS, {"id": "c", "text": "Trains are late."}],
+        [{**one, "id": f"{one['id']}-2"} for one in DOCUMENTS],
+        [{"text": "Refunds take ten days."}, {"text": "Travel by plane."}],
+        DOCUMENTS[::-1],
+        {"results": []},
+    ],
+    ids=["fewer", "more", "ids", "texts", "order", "none"],
+)
+@pytest.mark.parametrize("name", sorted(ANSWERS.keys() - {"Gemini, without ids"}))
+def test_other_results_in_messages_than_in_the_span_are_refused(name: str, result: Any) -> None:
+    """Two places differ, and neither is certainly what the agent got."""
+    one = told(name, result)
+
+    assert (one.turns, one.refused) == ((), {"ambiguous_documents": 1})
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [{"type": "text", "text": json.dumps(DOCUMENTS)}], "isError": False},
+        {"results": scored(DOCUMENTS), "took": 3},
+        [{**one, "text": one["text"][:12]} for one in DOCUMENTS],
+        [{"doc_id": f"d-{one['id']}", "text": one["text"]} for one in DOCUMENTS],
+        [{"title": "T", "url": f"https://kb.example/{one['id']}"} for one in DOCUMENTS],
+        str(DOCUMENTS),
+    ],
+    ids=["MCP", "beside more", "cut", "other ids", "no texts", "Python"],
+)
+def test_the_same_results_in_another_form_are_no_other_results(result: Any) -> None:
+    """Only what both places show compares."""
+    one = told("Anthropic", result)
+
+    assert one.refused == {}
+    assert [len(each) for each in found(one)] == [2]
+
+
+def test_other_results_in_the_agents_messages_are_refused() -> None:
+    """As those of the next model call."""
+    answered = [{"type": "tool_call_response", "id": "c", "result": DOCUMENTS}]
+    messages = json.dumps([{"role": "user", "parts": answered}])
+    operation = {"gen_ai.operation.name": "invoke_agent", "pydantic_ai.all_messages": messages}
+    call = {"gen_ai.tool.call.id": "c"}
+
+    same, other = (
+        interpret(
+            [
+                span("turn", "", 0, 100, operation, scope="my.agent"),
+                ran("search_docs", result, QUERY, attributes=call),
+            ],
+            mapping(),
+            Options(),
+        )
+        for result in (DOCUMENTS, DOCUMENTS[:1])
+    )
+
+    assert (found(same), other.refused) == ([["a", "b"]], {"ambiguous_documents": 1})
+
+
+def test_other_results_in_messages_are_refused_also_around_a_retriever() -> None:
+    """What it found is not what the model was given."""
+    answer, given = ANSWERS["Anthropic"]
+    other = [{**one, "id": f"{one['id']}-2"} for one in DOCUMENTS]
+    tool = ran("search_docs", other, QUERY, attributes={"gen_ai.tool.call.id": "c"})
+    inner = span(
+        "inner",
+        "tool",
+        11,
+        12,
+        {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": json.dumps(other)},
+        scope="my.agent",
+    )
+
+    assert with_messages(answer, given, tool, inner).refused == {"ambiguous_documents": 1}
+
+
+@pytest.mark.parametrize("result", [DOCUMENTS, DOCUMENTS[:1]])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_call_is_compared_where_its_span_does_not_name_it(inside: bool, result: Any) -> None:
+    """By the id in its result, or as the only one of its name between two model calls."""
+    answer, given = ANSWERS["Anthropic"]
+    message = {"type": "tool", "tool_call_id": "c", "content": json.dumps(result)}
+
+    one = with_messages(answer, given, ran("search_docs", message if inside else result, QUERY))
+
+    assert one.refused == ({} if result is DOCUMENTS else {"ambiguous_documents": 1})
+
+
+def test_calls_of_one_id_are_not_compared() -> None:
+    """It is unclear which of them a message is about."""
+    answer, given = ANSWERS["Anthropic"]
+    both = [
+        ran("search_docs", result, QUERY, attributes={"gen_ai.tool.call.id": "c"}, id=f"tool{at}")
+        for at, result in enumerate((DOCUMENTS, DOCUMENTS[:1]))
+    ]
+
+    assert with_messages(answer, given, *both).refused == {}
 
 
 HOSTED = {
@@ -799,6 +962,18 @@ def test_the_row_that_a_refusal_prints_reads_the_result(result: Any, results: in
     if row is not None:
         one = turn_with(tool, **tomllib.loads(row[0])["otlp"])
         assert [len(each) for each in found(one)] == [results]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_an_empty_list_is_an_empty_search_however_often_it_is_encoded(times: int) -> None:
+    """Tools return JSON as a text, which products encode again."""
+    result = "[]"
+    for _ in range(1, times):
+        result = json.dumps(result)
+
+    one = turn_with(ran("search_docs", result, QUERY))
+
+    assert (found(one), one.refused) == ([[]], {})
 
 
 def test_the_schema_of_a_tool_counts_only_where_its_arguments_are_missing() -> None:

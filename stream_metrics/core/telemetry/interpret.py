@@ -6,7 +6,8 @@ The result depends on neither the order of the spans nor on repetitions.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from dataclasses import replace as with_options
 from typing import Final
 
@@ -44,12 +45,36 @@ MAX_BYTES: Final = "otlp.max_trace_bytes"
 MAX_SPAN_DEPTH: Final = 1_000
 
 
+@dataclass(slots=True)
+class Details:
+    """How the spans of a trace were seen, for whoever explains the interpretation.
+
+    Attributes:
+        tree: The spans with their roles, and with the calls that only messages tell; None if the
+            trace was refused before.
+        of_turn: The turn of each span, by the ids of spans.
+        agents: The agent of each turn that was built or refused.
+        replaced_by: The span that has the results of a span instead, as ``ResultIndex`` has it.
+    """
+
+    tree: SpanTree | None = None
+    of_turn: Mapping[str, str] = field(default_factory=dict)
+    agents: Mapping[str, str | None] = field(default_factory=dict)
+    replaced_by: Mapping[str, str] = field(default_factory=dict)
+
+
 def interpret(
-    spans: Iterable[Span], mapping: SpanMapping, options: Options = DEFAULT
+    spans: Iterable[Span],
+    mapping: SpanMapping,
+    options: Options = DEFAULT,
+    details: Details | None = None,
 ) -> Interpretation:
-    """The interpretation of the spans of one trace; never raises because of what they hold."""
+    """The interpretation of the spans of one trace; never raises because of what they hold.
+
+    ``details`` is filled in.
+    """
     given = list(spans)
-    interpretation, tree, results = _interpret(given, mapping, options)
+    interpretation, tree, results = _interpret(given, mapping, options, details)
     if tree is not None:
         if tree.left_out and may_be_left_out(interpretation, tree):
             everything = with_options(options, scopes=ALL_SCOPES)
@@ -79,7 +104,10 @@ def apply_evaluations(
 
 
 def _interpret(
-    spans: Iterable[Span], mapping: SpanMapping, options: Options
+    spans: Iterable[Span],
+    mapping: SpanMapping,
+    options: Options,
+    details: Details | None = None,
 ) -> tuple[Interpretation, SpanTree | None, ResultIndex]:
     """The turns of a trace, its tree unless it is too large, and an index of its results."""
     given = list(spans)
@@ -107,9 +135,9 @@ def _interpret(
         return interpretation, None, ResultIndex(None, (), {})
     kept, coarse = at_resolution(kept)
     tree = SpanTree(kept, mapping, options.scopes, coarse)
-    told = with_calls(tree)
-    if told is not None:
-        kept = told
+    more, told = with_calls(tree)
+    if more is not None:
+        kept = more
         tree = SpanTree(kept, mapping, options.scopes, coarse)
     moved = tools_of_searches(tree)
     if moved is None:
@@ -118,9 +146,12 @@ def _interpret(
     if moved:
         kept = [replace(span, parent_id=moved.get(span.span_id, span.parent_id)) for span in kept]
         tree = SpanTree(kept, mapping, options.scopes, coarse)
+    tree.told = told
     turns = tree.with_role(Role.TURN)
     if turns:
         interpretation.agent = agent_named(turns[0], mapping, tree) or interpretation.service
+    if details is not None:
+        details.tree = tree
     if tree.depth > MAX_SPAN_DEPTH or len(turns) > MAX_TURNS:
         message = f"its spans are nested {tree.depth:,} deep, and {len(turns):,} are turns"
         interpretation.refuse("too_large", "", message)
@@ -136,12 +167,16 @@ def _interpret(
             return interpretation, tree, ResultIndex(tree, (), {})
     replaced_by = {}
     if not tree.in_cycles and kept:
-        replaced_by = _add_turns(tree, mapping, options, interpretation)
+        replaced_by = _add_turns(tree, mapping, options, interpretation, details)
     return interpretation, tree, ResultIndex(tree, interpretation.turns, replaced_by)
 
 
 def _add_turns(
-    tree: SpanTree, mapping: SpanMapping, options: Options, interpretation: Interpretation
+    tree: SpanTree,
+    mapping: SpanMapping,
+    options: Options,
+    interpretation: Interpretation,
+    details: Details | None,
 ) -> dict[str, str]:
     """Add the turns; for each span whose results another span has now, that span's id."""
     text_limit = detect_text_limit(tree.ordered)
@@ -223,7 +258,11 @@ def _add_turns(
     )
     used = (retrieval for retrievals in builder.used.values() for retrieval in retrievals)
     whole = {part: retrieval.span.span_id for retrieval in used for part in retrieval.parts}
-    return {id: whole.get(outer, outer) for id, outer in covered.items()} | whole
+    replaced_by = {id: whole.get(outer, outer) for id, outer in covered.items()} | whole
+    if details is not None:
+        details.of_turn, details.agents = of_turn, builder.agents
+        details.replaced_by = replaced_by
+    return replaced_by
 
 
 def _ambiguous_runs(tree: SpanTree) -> Iterable[SpanProblem]:

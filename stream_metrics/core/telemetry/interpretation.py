@@ -93,6 +93,12 @@ HELP: Final[dict[Reason, str]] = {
 """The remedy for each reason."""
 
 
+EXPLAINED: Final = (
+    "`stream-metrics explain` shows what its traces say, and tries the settings that may help"
+)
+"""Where to look further, for refusals of an agent."""
+
+
 FOLLOWING: Final = (
     "no message tells whether they answer one question, so that each counts as a turn: if they are "
     "one, put a span around them, or set `otlp.turn` to trace"
@@ -108,7 +114,7 @@ class Unseen(NamedTuple):
     row: str
 
 
-def rows_to_copy(rows: Iterable[str]) -> str:
+def rows_to_copy(rows: Iterable[str], between: str = " and ") -> str:
     """The settings with these rows; empty without any.
 
     >>> rows_to_copy(['{role = "other", span = "orders"}', '"calc" = "other"'])
@@ -120,7 +126,7 @@ def rows_to_copy(rows: Iterable[str]) -> str:
         (spans if row.startswith("{") else tools).append(row)
     of_tools = f"otlp.tools = {{{', '.join(tools)}}}" if tools else ""
     of_spans = f"otlp.rows = [{', '.join(spans)}]" if spans else ""
-    return " and ".join(filter(None, (of_tools, of_spans)))
+    return between.join(filter(None, (of_tools, of_spans)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ _NUMBERED_OUTPUTS: Final = ("llm.output_messages.", "gen_ai.completion.")
 _NUMBERED_INPUTS: Final = ("llm.input_messages.", "gen_ai.prompt.")
 _INPUT_EVENTS: Final = ("gen_ai.tool.message", "gen_ai.user.message")
 _CALL_IDS: Final = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "callId")
+_NAMING_CALLS: Final = frozenset((*_CALL_IDS, "id"))
 _RESULTS: Final = ("content", "output", "response", "result")
 _REQUESTS: Final = re.compile(r"tool[_-]?call|tool[_-]?use|function", re.IGNORECASE)
 _MAY_CALL: Final = re.compile(r"tool|call|function|grounding|search_results", re.IGNORECASE)
@@ -204,6 +205,8 @@ def _call(value: dict[str, Any]) -> ToolCall | None:
     if "toolUse" in value and isinstance(value["toolUse"], dict):
         value = value["toolUse"]
     inner = value.get("tool_call", value.get("function"))
+    if not isinstance(inner, dict) and "name" not in value and "toolName" not in value:
+        return None
     about: dict[str, Any] = inner if isinstance(inner, dict) else {}
     function = about.get("function")
     about = {**about, **function} if isinstance(function, dict) else about
@@ -237,6 +240,8 @@ def _result(value: dict[str, Any]) -> tuple[str, Any] | None:
     inner = value.get("toolResult")
     if isinstance(inner, dict):
         value = inner
+    if _NAMING_CALLS.isdisjoint(value):
+        return None
     id = _first(value, _CALL_IDS)
     if id is None and value.get("type") in (
         "tool_call_response",
@@ -257,3 +262,18 @@ def _result(value: dict[str, Any]) -> tuple[str, Any] | None:
 
 def _first(value: dict[str, Any], names: Iterable[str]) -> str | None:
     return next((found for name in names if (found := text(value.get(name))) is not None), None)
+
+
+def told_results(span: Span) -> dict[str, Any]:
+    """The results that a model was given, by the calls' ids, from the first form that has some."""
+    found: dict[str, Any] = {}
+    for prefix in _NUMBERED_INPUTS:
+        for message in _unflattened(span.attributes, prefix):
+            found.update(result for one in walk(message) if (result := _result(one)) is not None)
+    return found or results_of(span)
+
+
+def mentions(span: Span, ids: Iterable[str]) -> bool:
+    """Whether a span has one of these ids of calls in a text."""
+    texts = [*texts_of(span)]
+    return any(id in each for id in ids for each in texts)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 from stream_metrics.core import unicode
 from stream_metrics.core.telemetry.contents.literals import parse_value
-from stream_metrics.core.telemetry.spans import Span, text
+from stream_metrics.core.telemetry.spans import MIN_TEXT_LENGTH, Span, text
 
 MAX_DEPTH: Final = 12
 
@@ -164,6 +164,34 @@ def same_document(one: Document, other: Document) -> bool | None:
         return one.form == other.form
     places = (one.address, other.address)
     return places[0] == places[1] if all(places) else None
+
+
+def differ(some: Sequence[Document], others: Sequence[Document]) -> bool:
+    """Whether two records of one result show other documents, or another number of them.
+
+    Only what both show compares. A text may be cut off in one of them, or have words around it.
+
+    >>> differ([Document(id="a", text="One.")], [Document(id="a")])
+    False
+    >>> differ([Document(id="a")], [Document(id="b")])
+    True
+    """
+    if len(some) != len(others):
+        pairs = zip(some, others, strict=False)
+        return not some or not others or any(shows_same(*pair) is not None for pair in pairs)
+    return any(shows_same(one, other) is False for one, other in zip(some, others, strict=True))
+
+
+def shows_same(one: Document, other: Document) -> bool | None:
+    """Whether two records show the same document; None if nothing that both show compares."""
+    if one.id is not None and other.id is not None and one.id_name == other.id_name:
+        return one.id == other.id
+    pairs = ((one.id, other.id), (one.address, other.address))
+    compared = [mine == its for mine, its in pairs if mine is not None and its is not None]
+    if one.form is not None and other.form is not None:
+        short, long = sorted((one.form, other.form), key=len)
+        compared.append(short == long or (len(short) >= MIN_TEXT_LENGTH and short in long))
+    return any(compared) if compared else None
 
 
 class DocumentIndex:

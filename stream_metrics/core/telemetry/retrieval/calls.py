@@ -8,8 +8,10 @@ call, the result in the input of the next one, by the id of the call.
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,13 +20,18 @@ from stream_metrics.core.telemetry.contents.calls import (
     ToolCall,
     answer_is_lost,
     calls_of,
+    mentions,
     results_of,
+    told_results,
 )
 from stream_metrics.core.telemetry.contents.hosted import HostedSearch, hosted_searches
 from stream_metrics.core.telemetry.contents.messages import HOSTED, LOST
-from stream_metrics.core.telemetry.retrieval.tools import ARGUMENTS, recorded
-from stream_metrics.core.telemetry.roles.mapping import Role
+from stream_metrics.core.telemetry.retrieval.tools import ARGUMENTS, is_missing, recorded
+from stream_metrics.core.telemetry.retrieval.uploads import address_of
+from stream_metrics.core.telemetry.roles.mapping import Role, Row
 from stream_metrics.core.telemetry.roles.tree import SpanTree
+from stream_metrics.core.telemetry.shapes.reading import plain_text
+from stream_metrics.core.telemetry.shapes.users import tool_name
 from stream_metrics.core.telemetry.spans import Span
 
 CALL_IDS: Final = (
@@ -36,13 +43,19 @@ CALL_IDS: Final = (
     "gcp.vertex.agent.tool_call_id",
 )
 TOLERANCE_NS: Final = 1_000_000  # JavaScript starts spans at whole milliseconds
+_NAMES_CALL: Final = re.compile(r'"tool_?[Cc]all_?[Ii]d"\s*:\s*"([^"\\]{1,200})"')
+"""Matches the id of the call in a message that a tool returned."""
 MAX_LATER: Final = 8
 """The most later model calls in which the result of a call is looked for."""
 
 
-def with_calls(tree: SpanTree) -> list[Span] | None:
+def with_calls(tree: SpanTree) -> tuple[list[Span] | None, dict[str, Any]]:
     """The spans with tool calls that only messages tell, and with what tools' spans lack; None if
-    that changes nothing."""
+    that changes nothing.
+
+    The second result is what messages tell of the results of other tools' spans where it is not the
+    same text, by span id.
+    """
     turns = tree.nearest_ancestor(Role.TURN)
     calls = _Calls(tree, turns)
     of_turn: dict[str | None, list[Span]] = {}
@@ -51,15 +64,15 @@ def with_calls(tree: SpanTree) -> list[Span] | None:
     for turn, models in of_turn.items():
         models.sort(key=lambda span: (span.start_ns, span.span_id))
         _add_calls(turn, models, calls)
+    calls.compare(of_turn)
     for id in sorted(set(turns.values())):
         calls.add_from_agent(tree.by_id[id])
-    return calls.spans()
+    return calls.spans(), calls.told
 
 
 def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
     """Note the calls of the model calls of a turn, which are in the order of their start."""
     starts = [span.start_ns for span in models]
-    results: dict[str, dict[str, Any]] = {}
     for place, model in enumerate(models):
         hosted = hosted_searches(model)
         if hosted and all(search.results is not None for search in hosted):
@@ -76,10 +89,9 @@ def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
         later = models[first : first + MAX_LATER]
         told, following = {}, later[0] if later else None
         for other in later:
-            if other.span_id not in results:
-                results[other.span_id] = results_of(other)
-            if any(call.id in results[other.span_id] for call in requested):
-                told, following = results[other.span_id], other
+            results = calls.results_of(other)
+            if any(call.id in results for call in requested):
+                told, following = results, other
                 break
         for call in requested:
             calls.add(model, following, call, told.get(call.id))
@@ -105,6 +117,15 @@ class _Calls:
             started.sort()
         self._changed: dict[str, Span] = {}
         self._added: dict[tuple[str | None, str, str], Span] = {}
+        self._results: dict[str, dict[str, Any]] = {}
+        self.told: dict[str, Any] = {}
+
+    def results_of(self, model: Span) -> dict[str, Any]:
+        """The results in what a model was given."""
+        found = self._results.get(model.span_id)
+        if found is None:
+            found = self._results[model.span_id] = results_of(model)
+        return found
 
     def lacking(self, turn: str | None) -> bool:
         """Whether the span of a tool of the turn has not what it was given, or returned."""
@@ -133,7 +154,13 @@ class _Calls:
 
     def _lacks(self, span: Span) -> bool:
         row = self._tree.rows[span.span_id]
-        return next(recorded(span, row), None) is None or not self._has_arguments(span)
+        return next(self._results_in(span, row), None) is None or not self._has_arguments(span)
+
+    @staticmethod
+    def _results_in(span: Span, row: Row) -> Iterator[Any]:
+        for value in recorded(span, row):
+            if not is_missing(value) and address_of(value) is None:
+                yield value
 
     def _has_arguments(self, span: Span) -> bool:
         row = self._tree.rows[span.span_id]
@@ -147,7 +174,11 @@ class _Calls:
         if span is not None:
             new: dict[str, Any] = {}
             row = self._tree.rows[span.span_id]
-            if result is not None and next(recorded(span, row), None) is None and not span.failed:
+            if (
+                result is not None
+                and next(self._results_in(span, row), None) is None
+                and not span.failed
+            ):
                 new["gen_ai.tool.call.result"] = result
             if asked is not None and not self._has_arguments(span):
                 new["gen_ai.tool.call.arguments"] = asked
@@ -185,6 +216,57 @@ class _Calls:
             ),
         )
 
+    def compare(self, models: Mapping[str | None, Sequence[Span]]) -> None:
+        """Note what the next model calls and agents were given as the results that spans have, in
+        other words; ``models`` are those of each turn, in the order of their start."""
+        for turn, tools in self._tools.items():
+            self._compare_turn(turn, tools, models.get(turn, ()))
+
+    def _compare_turn(self, turn: str | None, tools: list[Span], models: Sequence[Span]) -> None:
+        waiting = [
+            (span, self._call_id(span, result), result)
+            for span in tools
+            if not span.failed
+            and (result := next(self._results_in(span, self._tree.rows[span.span_id]), None))
+            is not None
+        ]
+        waiting.sort(key=lambda one: one[0].end_ns)
+        if turn is not None and mentions(
+            self._tree.by_id[turn], [id for _, id, _ in waiting if id]
+        ):
+            self._compare(waiting, results_of(self._tree.by_id[turn], whole=True))
+        ended: list[tuple[Span, str, Any]] = []
+        place = 0
+        before: Span | None = None
+        for model in models:
+            new = place
+            while (
+                place < len(waiting) and waiting[place][0].end_ns - TOLERANCE_NS <= model.start_ns
+            ):
+                ended.append(waiting[place])
+                place += 1
+            if ended:
+                given = self._results.get(model.span_id) or told_results(model)
+                self._compare(ended, given)
+                if before is not None:
+                    self._compare(_by_name(waiting[new:place], before, given), given)
+                ended = [one for one in ended if one[1] not in given][-MAX_LATER:]
+            before = model
+
+    @staticmethod
+    def _call_id(span: Span, result: Any) -> str:
+        """The id of the call that a tool's span or its result names; empty if they name none."""
+        if (id := span.text(*CALL_IDS)) is not None:
+            return id
+        named = _NAMES_CALL.search(result) if isinstance(result, str) else None
+        return named[1] if named else ""
+
+    def _compare(self, spans: Sequence[tuple[Span, str, Any]], given: dict[str, Any]) -> None:
+        same = Counter(id for _, id, _ in spans)
+        for span, id, result in spans:
+            if same[id] == 1 and id in given and not _is_same_text(result, given[id]):
+                self.told[span.span_id] = given[id]
+
     def add_from_agent(self, turn: Span) -> None:
         """Note the results that only the messages of the agent's span have."""
         if not self.lacking(turn.span_id):
@@ -194,7 +276,7 @@ class _Calls:
             id = span.text(*CALL_IDS)
             row = self._tree.rows[span.span_id]
             new = self._changed.get(span.span_id, span)
-            if id is None or span.failed or next(recorded(new, row), None) is not None:
+            if id is None or span.failed or next(self._results_in(new, row), None) is not None:
                 continue
             told = results_of(turn, whole=True) if told is None else told
             if id in told:
@@ -243,6 +325,32 @@ class _Calls:
                 self._changed[model.span_id] = msgspec.structs.replace(
                     span, attributes={**span.attributes, LOST: "cut off"}
                 )
+
+
+def _by_name(
+    tools: Sequence[tuple[Span, str, Any]], model: Span, given: dict[str, Any]
+) -> list[tuple[Span, str, Any]]:
+    """The tools that ran between two model calls, with the ids of the first one's calls of their
+    names, where the second one has other ids; each name only once in both."""
+    unnamed = [one for one in tools if one[1] not in given]
+    if not unnamed or not given:
+        return []
+    requested = calls_of(model)
+    calls = Counter(call.name for call in requested)
+    names = Counter(tool_name(span) for span, _, _ in tools)
+    ids = {call.name: call.id for call in requested if calls[call.name] == 1}
+    return [
+        (span, ids[name], result)
+        for span, _, result in unnamed
+        if names[name := tool_name(span)] == 1 and name in ids
+    ]
+
+
+def _is_same_text(one: Any, other: Any) -> bool:
+    if one == other:
+        return True
+    written = plain_text(one)
+    return written is not None and written == plain_text(other)
 
 
 def _id(model: Span, call: str) -> str:

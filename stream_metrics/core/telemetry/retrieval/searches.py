@@ -21,12 +21,15 @@ from stream_metrics.core.telemetry.contents.documents import (
 )
 from stream_metrics.core.telemetry.contents.messages import LOST, called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
+from stream_metrics.core.telemetry.retrieval.compared import OTHERS_TOLD, compared
 from stream_metrics.core.telemetry.retrieval.tools import (
     ToolResult,
+    is_missing,
     recorded,
     result_of,
     row_to_copy,
 )
+from stream_metrics.core.telemetry.retrieval.uploads import uploaded_messages, uploaded_result
 from stream_metrics.core.telemetry.roles.kinds import SpanKinds, is_of_agents, suggests_search
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
 from stream_metrics.core.telemetry.roles.presets.rows import QUESTION, TOOL_INPUT
@@ -108,7 +111,7 @@ def find_searches(
     length at which texts of the trace were certainly cut off.
     """
     spans = tree.with_role(Role.SEARCH, Role.TOOL)
-    results = _tool_results(tree, spans, mapping)
+    results = tool_results(tree, mapping)
     names = {span.span_id: _named(span, tree, results) for span in spans}
     chosen = _chosen(tree, spans, names, results)
     covered = tree.outermost(chosen)
@@ -116,7 +119,7 @@ def find_searches(
     with_documents = {span.span_id for span in spans if names[span.span_id].documents is not None}
     inner = tree.ancestors(chosen | with_documents)
     in_search = tree.nearest_ancestor(Role.SEARCH)
-    routes = _Routes(tree, mapping)
+    routes = Routes(tree, mapping)
     for span in spans:
         outer = covered.get(span.span_id)
         if span.span_id in chosen and outer == span.span_id:
@@ -134,24 +137,27 @@ def find_searches(
     return retrievals, problems, covered
 
 
-def _tool_results(
-    tree: SpanTree, spans: Iterable[Span], mapping: SpanMapping
-) -> dict[str, ToolResult]:
+def tool_results(tree: SpanTree, mapping: SpanMapping) -> dict[str, ToolResult]:
     """What each tool returned, by span id."""
-    if not any(tree.role(span) is Role.TOOL for span in spans):
+    tools = tree.with_role(Role.TOOL)
+    if not tools:
         return {}
     around = tree.ancestors(
         span.span_id
         for span in tree.with_role(Role.SEARCH)
         if documents_of(span, tree.rows[span.span_id].documents).documents is not None
     )
-    return {
+    results = {
         span.span_id: result_of(
             span, tree.rows[span.span_id], mapping.tools, span.span_id in around
         )
-        for span in spans
-        if tree.role(span) is Role.TOOL
+        for span in tools
     }
+    for id, told in tree.told.items():
+        if id in results:
+            name = tool_name(tree.by_id[id])
+            results[id] = compared(results[id], told, name, mapping.tools)
+    return results
 
 
 def _named(span: Span, tree: SpanTree, results: Mapping[str, ToolResult]) -> SpanDocuments:
@@ -203,9 +209,8 @@ def _chosen(
             empty = named.documents == () and (
                 span.name in calls or id in inside or results[id].searches
             )
-            if (named.documents or empty or (_cut(named) and span.name in calls)) and not (
-                id in models and id in inside
-            ):
+            unclear = named is OTHERS_TOLD or (_cut(named) and span.name in calls)
+            if (named.documents or empty or unclear) and not (id in models and id in inside):
                 chosen.add(id)
         elif id in names_some:
             chosen.add(id)
@@ -231,7 +236,10 @@ def _without_documents(
             "content_off",
             "it does not record its results, not even an empty list",
         )
-        if reason == "content_off" and (other := elsewhere(span, tree.rows[span.span_id])):
+        uploaded = uploaded_result(span, map(span.value, tree.rows[span.span_id].documents))
+        if uploaded is not None:
+            reason, message = "content_off", f"it does not record its results; {uploaded}"
+        elif reason == "content_off" and (other := elsewhere(span, tree.rows[span.span_id])):
             reason, message = "unrecognised", other
         elif span.dropped_attributes and reason == "content_off":
             reason, message = (
@@ -241,23 +249,39 @@ def _without_documents(
         yield SpanProblem(span, reason, message)
     elif named.problem and named.problem[0] != "content_off":
         yield SpanProblem(span, *named.problem)
-    elif span.failed:
-        return
-    elif named.problem is not None or next(recorded(span, tree.rows[span.span_id]), None) is None:
+    elif not span.failed:
+        searches = _is_search_tool(span) or (result is not None and result.searches)
+        redacted = named.problem is not None
+        problem = _unread_result(span, tree, searches, redacted)
+        if problem is not None:
+            yield SpanProblem(span, *problem)
+
+
+def _unread_result(
+    span: Span, tree: SpanTree, searches: bool, redacted: bool
+) -> tuple[str, str] | None:
+    """Why a tool's span has no documents, as reason and message; None if that is as it should be.
+
+    ``searches`` is whether the tool is one that searches.
+    """
+    row = tree.rows[span.span_id]
+    values = [*recorded(span, row)]
+    uploaded = uploaded_result(span, values)
+    if redacted or not values or (searches and all(map(is_missing, values))):
         if is_of_agents(tool_name(span)):
-            return
-        if other := elsewhere(span, tree.rows[span.span_id]):
-            yield SpanProblem(span, "unrecognised", other)
-        else:
-            yield SpanProblem(span, "content_off", "the tool's result is not recorded")
-    elif _is_search_tool(span) or (result is not None and result.searches):
-        row = row_to_copy(span, tree.rows[span.span_id])
-        yield SpanProblem(
-            span,
-            "unrecognised",
-            "the tool's result has no documents that a row finds"
-            + (f"; if it has: {row}" if row else f"; it has {_attributes(span)}"),
-        )
+            return None
+        if other := elsewhere(span, row):
+            return "unrecognised", other
+        uploaded = uploaded or uploaded_messages(span, tree)
+    elif not searches:
+        return None
+    elif uploaded is None:
+        copied = row_to_copy(span, row)
+        rest = f"; if it has: {copied}" if copied else f"; it has {_attributes(span)}"
+        message = "the tool's result has no documents that a row finds"
+        return "unrecognised", message + rest
+    message = "the tool's result is not recorded"
+    return "content_off", f"{message}; {uploaded}" if uploaded else message
 
 
 def elsewhere(span: Span, row: Row) -> str | None:
@@ -396,7 +420,7 @@ def _attributes(span: Span) -> str:
 
 
 def _retrieval(
-    span: Span, documents: Iterable[Document], tree: SpanTree, routes: _Routes
+    span: Span, documents: Iterable[Document], tree: SpanTree, routes: Routes
 ) -> Retrieval:
     query = query_of(span, tree.rows[span.span_id].query)
     route = routes.of(span, query)
@@ -443,14 +467,14 @@ def query_of(span: Span, names: Iterable[str]) -> str | None:
     return None
 
 
-class _Routes:
+class Routes:
     """The routes of searches: the data source, else the tool's name, else the retriever's."""
 
     def __init__(self, tree: SpanTree, mapping: SpanMapping) -> None:
         def tool(span: Span) -> str | None:
             if tree.role(span) is not Role.TOOL:
                 return None
-            return span.text(*mapping.tool) or _from_span(span)
+            return span.text(*mapping.tool) or from_span(span)
 
         self._sources = tree.inherited_in_turn(lambda span: span.text(*mapping.route))
         self._tools = tree.inherited_in_turn(tool)
@@ -461,11 +485,11 @@ class _Routes:
         if route is None:
             route = self._tools[span.span_id]
         if route is None:
-            route = _from_span(span, query)
+            route = from_span(span, query)
         return None if route is None else _short(route)
 
 
-def _from_span(span: Span, query: str | None = None) -> str | None:
+def from_span(span: Span, query: str | None = None) -> str | None:
     """The name of what ran by that of its span; None for several words that may be the user's."""
     name = _RUNS.sub("", span.name)
     words = name.casefold().split()

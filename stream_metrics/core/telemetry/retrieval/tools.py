@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import (
@@ -28,7 +29,7 @@ from stream_metrics.core.telemetry.shapes.reading import (
     same_documents,
 )
 from stream_metrics.core.telemetry.shapes.users import ToolRows, tool_name
-from stream_metrics.core.telemetry.spans import Span, text
+from stream_metrics.core.telemetry.spans import Span, SpanEvent, text
 
 RESULTS: Final = (
     "gen_ai.tool.call.result",
@@ -145,6 +146,8 @@ _QUERIES: Final = frozenset(
 )
 _ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
 """The names of an argument that has what is looked for, if it is the only one."""
+_UNSPECIFIED: Final = '{"result": "<not specified>"}'
+"""What Google's ADK records for a tool without a result."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
@@ -170,16 +173,22 @@ class ToolResult:
     Attributes:
         named: The documents, as of any span; those of a tool that does not search are none.
         searches: Whether it is a search by the rules of this module.
+        certain: What says so without signs; empty if nothing does.
+        signs: What of its name, its query and its scores shows that it searches.
+        readings: The values that were read, each with its reading.
     """
 
     named: SpanDocuments
     searches: bool = False
+    certain: str = ""
+    signs: tuple[str, ...] = ()
+    readings: tuple[tuple[Any, Reading], ...] = ()
 
 
 def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> ToolResult:
     """What a tool's span returned; ``around_search`` is whether a retriever ran inside."""
     name = tool_name(span)
-    found: list[Reading] = []
+    read_values: list[tuple[Any, Reading]] = []
     own = [*tools.shapes_of(name)]
     by_row = False
 
@@ -197,7 +206,7 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
             return reading.reason, reading.message
         if reading is None:
             return None
-        found.append(reading)
+        read_values.append((value, reading))
         return [*reading.documents]
 
     named = documents_of(span, row.documents, strict=True, read=read)
@@ -206,27 +215,31 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
         named = documents_of(span, others, strict=True, read=read)
     if named.problem is None and span.events:
         named = _with_events(span, named, read)
-    certain = tools.kind_of(name) == "search" or by_row or around_search or _says_its_kind(span)
+    found = [reading for _, reading in read_values]
+    certain = _certain(span, tools.kind_of(name) == "search", by_row, around_search)
     signs = _signs(span, row, name, found)
+    seen = (certain, tuple(signs), tuple(read_values))
     wide = bool(found) and all(one.wide for one in found)
     if wide and around_search and not any(one.id for one in named.documents or ()):
-        return ToolResult(SpanDocuments(None))  # the retriever inside says better what it found
-    searches = certain or (len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3))
+        return ToolResult(SpanDocuments(None), False, *seen)  # the retriever inside says better
+    searches = bool(certain) or (
+        len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3)
+    )
     if searches or not named.documents:
         if named.documents == () and not searches and not found:
             named = SpanDocuments(None)
-        return ToolResult(named, searches)
+        return ToolResult(named, searches, *seen)
     if wide:
-        return ToolResult(SpanDocuments(None))
+        return ToolResult(SpanDocuments(None), False, *seen)
     only = f"only its {signs[0]} says" if signs else "neither its name nor a query nor scores say"
     message = f"{name!r} returned documents, and {only} that it searches; {_rows_of(name)}"
-    return ToolResult(SpanDocuments(None, ("unrecognised", message)))
+    return ToolResult(SpanDocuments(None, ("unrecognised", message)), False, *seen)
 
 
 def _with_events(span: Span, named: SpanDocuments, read: _Reader) -> SpanDocuments:
     """The documents of a tool, if its events have them or do not differ from its attributes."""
     for event in span.events:
-        for name in _EVENTS.get(event.name, ()):
+        for name in _result_names(span, event):
             value = event.attributes.get(name)
             found = None if value is None else read(value)
             if isinstance(found, tuple) and named.documents is None:
@@ -243,13 +256,48 @@ def _with_events(span: Span, named: SpanDocuments, read: _Reader) -> SpanDocumen
 
 def recorded(span: Span, row: Row) -> Iterator[Any]:
     """The values that a tool's span has as its result, in the order in which they are read."""
+    return (value for _, value in recorded_at(span, row))
+
+
+def recorded_at(span: Span, row: Row) -> Iterator[tuple[str, Any]]:
+    """The same, each with the name of its attribute or event."""
     for name in dict.fromkeys((*row.documents, *RESULTS)):
         if (value := span.value(name)) is not None:
-            yield value
+            yield name, value
     for event in span.events:
-        for name in _EVENTS.get(event.name, ()):
+        for name in _result_names(span, event):
             if (value := event.attributes.get(name)) is not None:
-                yield value
+                yield f"the event {event.name}", value
+
+
+def _certain(span: Span, by_setting: bool, by_row: bool, around_search: bool) -> str:
+    """What says for certain that the tool searches; empty if nothing does."""
+    if by_setting:
+        return "otlp.tools"
+    if by_row:
+        return "otlp.shapes"
+    if around_search:
+        return "the retriever inside it"
+    return "gen_ai.tool.type" if _says_its_kind(span) else ""
+
+
+def _result_names(span: Span, event: SpanEvent) -> tuple[str, ...]:
+    """The attributes of an event that may have a tool's result; those of Strands' messages to the
+    tool have its arguments."""
+    if event.name == "gen_ai.tool.message" and span.scope.startswith("strands"):
+        return ()
+    return _EVENTS.get(event.name, ())
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a recorded result has nothing in it, as where content is left out.
+
+    >>> [is_missing(value) for value in ("{}", "__REDACTED__", {}, '"[]"', "No results.")]
+    [True, True, True, False, False]
+    """
+    if isinstance(value, str):
+        return "[]" not in value and (value.strip() == _UNSPECIFIED or text(value) is None)
+    return isinstance(value, dict) and not value
 
 
 def _says_its_kind(span: Span) -> bool:
@@ -351,32 +399,39 @@ def row_to_copy(span: Span, row: Row) -> str | None:
             other = ', or split = "whole" if all of it is one result' if how != '"whole"' else ""
             return f"otlp.shapes = [{{tool = {tool}, split = {how}}}]{other}"
         inner = parse_value(value) if isinstance(value, str) else value
-        listed = next(_lists_of_objects(inner, "", 0), None)
+        listed = next(chain(lists_in(inner, dict), lists_in(inner, str)), None)
         if listed is not None:
             path, items = listed
-            keys = _keys_of(items)
+            keys = keys_of(items)
             fields = "".join(f", {name} = {_quoted(path)}" for name, path in keys.items())
             return f"otlp.shapes = [{{tool = {tool}, items = {_quoted(path)}{fields}}}]"
     return None
 
 
-def _lists_of_objects(
-    value: Any, path: str, depth: int
-) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def lists_in(value: Any, of: type[dict[str, Any]] | type[str]) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of objects or of texts in a value, each with its path."""
+    return _lists_in(value, of, "", 0)
+
+
+def _lists_in(
+    value: Any, of: type[dict[str, Any]] | type[str], path: str, depth: int
+) -> Iterator[tuple[str, list[Any]]]:
     if depth > 8:
         return
     if isinstance(value, list):
-        if value and all(isinstance(one, dict) for one in value):
+        if value and all(isinstance(one, of) for one in value):
             yield f"{path}[]" if path else "[]", value
     elif isinstance(value, dict):
         for key, inner in value.items():
             step = key if _PLAIN.fullmatch(key) else _quoted(key)
-            yield from _lists_of_objects(inner, f"{path}.{step}" if path else step, depth + 1)
+            yield from _lists_in(inner, of, f"{path}.{step}" if path else step, depth + 1)
 
 
-def _keys_of(items: list[dict[str, Any]]) -> dict[str, str]:
-    """The keys of items that look like an id, an address, and a text."""
+def keys_of(items: list[Any]) -> dict[str, str]:
+    """The keys of items that look like an id, an address, and a text; none of texts."""
     first = items[0]
+    if isinstance(first, str):
+        return {}
     texts = {key: value for key, value in first.items() if isinstance(value, str)}
     found: dict[str, str] = {}
     for key, value in first.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -71,6 +71,7 @@ class SpanTree:
         left_out: The spans of scopes that are not to be used.
         rows: The row of each span that has one, by span id.
         coarse: The ids of spans with times in whole milliseconds.
+        told: What messages tell of the results of tools in other words, by span id.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class SpanTree:
         coarse: frozenset[str] = frozenset(),
     ) -> None:
         self.coarse = coarse
+        self.told: dict[str, Any] = {}
         self.by_id = {span.span_id: span for span in spans}
         self.orphans: list[Span] = []
         inside: dict[str, list[Span]] = {}

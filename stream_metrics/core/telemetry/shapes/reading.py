@@ -281,6 +281,8 @@ def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
     if stripped and text(stripped) is None and stripped not in ("[]", "{}"):
         if re.search(r"\w", stripped):
             found.problems.append(Unread("content_off", "its result is redacted"))
+        elif stripped.startswith('"'):
+            _look(parse_value(stripped), found, depth + 1, name)  # an empty list, encoded twice
         return
     if stripped.startswith(("[", "{", '"')) or CALL.match(stripped):
         inner = parse_value(stripped)

@@ -70,6 +70,10 @@ _APART: Final = re.compile(
     r"(?:\n[ \t]*|^[ \t]*(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]*)\n\Z", re.MULTILINE
 )
 """Matches a blank line, or a rule, at the end."""
+_NEXT_SNIPPET: Final = re.compile(r"\]?,?\s+\[?(?=snippet: )")
+_TITLE_AND_LINK: Final = re.compile(
+    r"(?:\A|(?<=\n\n))(?P<title>[^\n]+?)[ \t]+\((?P<url>https?://[^\s()]+)\)[ \t]*(?=\n[ \t]*\S)"
+)
 _LINK_ALONE: Final = re.compile(r"\s*<?(?P<url>https?://[^\s<>]+)>?[ \t]*(?:\n|$)")
 _IDS: Final = frozenset(("id", "documentid", "docid", "chunkid", "articleid", "pageid"))
 _URLS: Final = frozenset(("url", "link", "href", "uri", "source", "address", "quelle", "fuente"))
@@ -403,7 +407,7 @@ def _name_of(label: re.Match[str]) -> str:
 
 def _titled_blocks(value: str) -> list[Document] | None:
     """Blocks under titles: each title is a link, or has a labelled id or address below it."""
-    titles = _apart(value, [*_LINKED_TITLE.finditer(value)])
+    titles = _apart(value, [*_LINKED_TITLE.finditer(value)]) or [*_TITLE_AND_LINK.finditer(value)]
     linked = bool(titles)
     if not linked:
         levels = [*_TITLE.finditer(value)]
@@ -498,6 +502,21 @@ def _blank_around(value: str, start: int, end: int) -> bool:
     return before.endswith("\n\n") or re.search(r"\n[ \t]*\n$", before) is not None
 
 
+def _snippets(value: str) -> list[Document] | None:
+    """Results in a row, each as ``snippet: …, title: …, link: …``, perhaps in brackets."""
+    value = value.strip()
+    if not value.startswith(("snippet: ", "[snippet: ")):
+        return None
+    found: list[Document] = []
+    for part in _NEXT_SNIPPET.split(value.removeprefix("[").removesuffix("]")):
+        head, _, url = part.partition(", date: ")[0].rpartition(", link: ")
+        body, _, title = head.removeprefix("snippet: ").rpartition(", title: ")
+        if not body or _LINK.fullmatch(url) is None:
+            return None
+        found.append(Document(None, url, None, text(title), text(body)))
+    return found
+
+
 TEXTS: Final[tuple[TextShape, ...]] = (
     TextShape("XML-like elements: document, result, source, passage", _elements),
     TextShape("numbered or bulleted lists whose items have a link", _linked_items),
@@ -505,6 +524,7 @@ TEXTS: Final[tuple[TextShape, ...]] = (
     TextShape("blocks under numbered headings: ===== Document 2 =====, Result 2:", _headed_blocks),
     TextShape("passages between rules: ---", _ruled),
     TextShape("blocks under titles that are links, or have an id or address below", _titled_blocks),
+    TextShape("snippet: …, title: …, link: …, as LangChain's DuckDuckGo", _snippets),
 )
 
 

@@ -89,6 +89,7 @@ class TurnBuilder:
         self._page_ids = find_page_ids(retrieval.documents for retrieval in retrievals)
         self._interpretation, self._text_limit = interpretation, text_limit
         self.used: dict[str, list[Retrieval]] = {}  # the searches of each turn
+        self.agents: dict[str, str | None] = {}  # of each turn, also of those that are refused
         self._calls = tree.nearest_ancestor(Role.TOOL, Role.SEARCH)
         self._steps = tree.nearest_ancestor(Role.STEP)
         self._agents_around = tree.nearest_ancestor(Role.TURN)
@@ -115,7 +116,7 @@ class TurnBuilder:
         place = self._tree.by_id[id]
         row = self._tree.rows.get(id)
         asked = question_of(span, row.query) if span is not None and row is not None else None
-        agent = self._agents.of(place, members, asked) or service_of(place)
+        agent = self.agents[id] = self._agents.of(place, members, asked) or service_of(place)
         identities = self._identities(retrievals, agent)
         problems = [
             *problems,

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final
 
 from stream_metrics.core.telemetry.interpretation import Interpretation, Unseen, rows_to_copy
+from stream_metrics.core.telemetry.retrieval.uploads import uploaded_answer
 from stream_metrics.core.telemetry.roles.kinds import SEARCHING, is_of_agents, normalized
 from stream_metrics.core.telemetry.roles.mapping import (
     SETTINGS,
@@ -134,6 +135,8 @@ class UnseenSearches:
         if not found and (model := _asking_for_tools(tree, members)) is not None:
             name = _shown(model.name, asked)
             what = f"the model call {name!r}, which asked for tools without spans"
+            if (uploaded := uploaded_answer(model)) is not None:
+                what = f"the model call {name!r}, whose answer is not recorded; {uploaded}"
             found[model.span_id] = Unseen(what, "")
         return found
 
@@ -298,8 +301,10 @@ def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
 def _asks_for_tools(span: Span, row: Row) -> bool:
     if span.dropped_attributes and all(span.value(name) is None for name in row.answer):
         return True  # its answer is among what was dropped
-    finished = (span.value(name) for name in _FINISHED)
-    if any(value is not None and _FOR_TOOLS.search(str(value)) for value in finished):
+    finished = [value for name in _FINISHED if (value := span.value(name)) is not None]
+    if any(_FOR_TOOLS.search(str(value)) for value in finished):
+        return True
+    if not finished and uploaded_answer(span) is not None:
         return True
     answers = (span.value(name) for name in (*row.answer, "gen_ai.output.messages"))
     return any(isinstance(one, str) and _FINISHED_FOR_TOOLS.search(one) for one in answers)

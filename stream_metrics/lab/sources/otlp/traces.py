@@ -316,25 +316,40 @@ class TraceStore:
         found = self._database.execute(_ASSEMBLED, (trace,)).fetchone() if self._database else None
         return found is not None and found[0] == 0
 
-    def _interpret_all(self, database: sqlite3.Connection) -> None:
-        options = self._options
+    def spans_of(self, trace: str) -> list[Span]:
+        """The stored spans of a trace."""
+        return (
+            []
+            if self._database is None
+            else [*map(_span, self._database.execute(_SPANS, (trace,)))]
+        )
+
+    def traces(self) -> Iterator[list[Span] | Interpretation]:
+        """The spans of each stored trace, by its first one; of those that are refused without
+        being read the interpretation."""
+        if self._database is None:
+            return
+        database, options = self._database, self._options
         for trace, number, size in database.execute(_SIZES):
-            if trace and database.execute(_ASSEMBLED, (trace,)).fetchone():
+            closed = database.execute(_ASSEMBLED, (trace,)).fetchone() if trace else None
+            if closed is not None and closed[0] != number:
                 database.execute("DELETE FROM events WHERE trace = ?", (trace,))
                 message = "some records of the trace have a key, and some have none"
-                self._add(database, self._refused(database, trace, number, "no_key", message))
-                continue
-            if trace and (number > options.max_spans or size > options.max_bytes):
+                yield self._refused(database, trace, number, "no_key", message)
+            elif trace and (number > options.max_spans or size > options.max_bytes):
                 message = f"the trace has {number:,} spans of {size:,} bytes"
                 limit = MAX_SPANS if number > options.max_spans else MAX_BYTES
-                refused = self._refused(database, trace, number, "too_large", message, limit)
-                self._add(database, refused)
-                continue
-            rows = database.execute(_SPANS, (trace,))
-            groups = [map(_span, rows)] if trace else ([_span(row)] for row in rows)
-            for spans in groups:  # nothing connects spans without a trace id
-                interpretation = interpret(spans, self._mapping, self._options)
-                self._add(database, interpretation)
+                yield self._refused(database, trace, number, "too_large", message, limit)
+            elif trace:
+                yield self.spans_of(trace)
+            else:  # nothing connects spans without a trace id
+                yield from ([_span(row)] for row in database.execute(_SPANS, (trace,)))
+
+    def _interpret_all(self, database: sqlite3.Connection) -> None:
+        for found in self.traces():
+            if not isinstance(found, Interpretation):
+                found = interpret(found, self._mapping, self._options)
+            self._add(database, found)
         self.counts.repeated = (
             self.counts.spans - self.counts.late - self.counts.early - self._stored
         )

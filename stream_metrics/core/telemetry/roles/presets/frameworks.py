@@ -223,6 +223,14 @@ LATER_ROWS: Final[tuple[Row, ...]] = (
         for name in ("running tool", "running tool: *")
     ),
     Row(
+        Role.TOOL,
+        (("gen_ai.tool.name", ""),),
+        "pydantic-ai: a tool, before GenAI's conventions",
+        scope="pydantic-ai",
+        documents=("tool_response", *TOOL_OUTPUT),
+        query=("tool_arguments", *TOOL_INPUT),
+    ),
+    Row(
         Role.OTHER,
         source="pydantic-ai: tools that run at once",
         scope="pydantic-ai",

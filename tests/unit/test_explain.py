@@ -1,0 +1,435 @@
+"""``stream-metrics explain``: what it says of traces, and that each row gives what it says."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from stream_metrics.cli import app
+from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.explain_view import print_explanation
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.settings import OtlpSettings
+from stream_metrics.core.telemetry import Interpretation, Options, Span, SpanMapping, interpret
+from stream_metrics.core.telemetry.assembly import ClosedTrace
+from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
+from stream_metrics.lab.sources.otlp.explanation import Explanation, as_documents
+from stream_metrics.lab.sources.otlp.traces import TraceStore
+from stream_metrics.lab.sources.unchanged import InputError
+from tests.otlp import SpanSpec, as_json
+from tests.shapes import CASES, HITS
+from tests.telemetry import CAPTURES, CONFORMANCE, capture, span, traces
+from tests.unit.test_tool_searches import genai, ran
+
+QUERY = json.dumps({"query": "refunds"})
+PASSAGES = "\n\n".join(hit.text for hit in HITS)
+LISTED = [{"id": "a", "text": "Refunds take five days."}, {"id": "b", "text": "By train."}]
+
+
+def closed(spans: Sequence[Span]) -> ClosedTrace:
+    """A trace as the assembly of a topic leaves it."""
+    encoded = tuple(map(msgspec.msgpack.encode, spans))
+    return ClosedTrace(spans[0].trace_id, 0, 0, len(spans), encoded)
+
+
+def reading(otlp: OtlpSettings, row: str) -> tuple[SpanMapping, Options] | None:
+    """How traces are interpreted with a row."""
+    try:
+        with_row = otlp.with_row(row)
+    except ValueError:
+        return None
+    return with_row.mapping(), with_row.options(NO_GRADES)
+
+
+def explained(
+    *several: Sequence[Span], texts: bool = True, **settings: Any
+) -> list[dict[str, Any]]:
+    """The explanation of these traces."""
+    otlp = OtlpSettings.model_validate(settings)
+    found = Explanation(partial(reading, otlp), Limits())
+    with TraceStore(otlp.mapping(), otlp.options(NO_GRADES), Limits()) as store:
+        store.store_closed(map(closed, several))
+        found.read(store)
+    return [*as_documents(found, {}, texts=texts)]
+
+
+def tools(documents: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The tools by name."""
+    return {one["name"]: one for one in documents if one["what"] == "tool"}
+
+
+def turn(*inner: Span, trace_id: str = "t") -> list[Span]:
+    """A turn with these spans between two model calls."""
+    given = [
+        genai(
+            "invoke_agent",
+            "turn",
+            0,
+            100,
+            gen_ai__agent__name="support",
+            gen_ai__conversation__id=f"conversation {trace_id}",
+        ),
+        genai("chat", "first", 1, 5),
+        *inner,
+        genai("chat", "last", 90, 95),
+    ]
+    return [msgspec.structs.replace(one, trace_id=trace_id) for one in given]
+
+
+def printed(documents: Iterable[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is printed at 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    print_explanation(documents, "traces.jsonl")
+    return out.getvalue()
+
+
+def test_a_tool_is_told_with_what_decided_on_it_and_how_it_was_read() -> None:
+    """Role, shape, place, number of results, identity and an example."""
+    answer = CASES["Elasticsearch, OpenSearch, Marqo: _search"].answer
+    one = tools(explained(turn(ran("search_docs", answer(HITS), QUERY))))["search_docs"]
+
+    assert one["agent"] == "support"
+    assert one["roles"] == {"search": 1}
+    assert list(one["why"]) == ["its name, its arguments and its scores say that it searches"]
+    assert list(one["shapes"]) == ["Elasticsearch, OpenSearch, Marqo: _search"]
+    assert list(one["places"]) == ["gen_ai.tool.call.result"]
+    assert (one["results"], one["fewest"], one["most"], one["empty"]) == (3, 3, 3, 0)
+    assert one["identified"] == {"id": 3}
+    assert one["example"] == f"id: kb-1; title: Refunds; text: {HITS[0].text}"
+    assert one["refused"] == {}
+    assert one["effects"] == []
+
+
+TEXT = turn(ran("search_docs", PASSAGES, QUERY))
+MESSAGES = turn(ran("get_messages", LISTED))
+ROWS = turn(ran("kb_search", {"data": {"listing": [{"key": "a", "body": "x" * 60}]}}, QUERY))
+STRINGS = turn(ran("search_docs", [hit.text for hit in HITS], QUERY))
+FUNCTION = turn(span("f", "turn", 10, 20, {"code.function": "find"}, name="find", scope="my.app"))
+SEVERAL = turn(
+    span("f", "turn", 10, 20, name="find", scope="my.app"),
+    span("g", "turn", 30, 40, name="fetch", scope="my.app"),
+)
+ELSEWHERE = turn(ran("search_docs", None, QUERY, attributes={"app.hits": json.dumps(LISTED)}))
+ODD = turn(ran('a "b"\t[*]', LISTED, QUERY))
+ORPHAN = turn(ran("search_docs", LISTED, QUERY))
+ORPHAN[0] = msgspec.structs.replace(ORPHAN[0], parent_id="missing")
+SMALL = {
+    "a text": (TEXT, 3),
+    "messages": (MESSAGES, 2),
+    "a list of unknown names": (ROWS, 1),
+    "a list of texts": (STRINGS, 3),
+    "a function": (FUNCTION, 0),
+    "documents in an attribute that no row names": (ELSEWHERE, 2),
+    "a name that patterns and TOML have to spell otherwise": (ODD, 2),
+    "a trace without its root": (ORPHAN, 0),
+}
+
+
+def effects(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All rows with what they would give."""
+    found = [one for tool in tools(documents).values() for one in tool["effects"]]
+    return found + [one["together"] for one in documents if one.get("together")]
+
+
+def gives_what_it_says(effect: dict[str, Any], several: Sequence[Sequence[Span]]) -> None:
+    """Interpret the traces with the row as a settings file has it."""
+    otlp = OtlpSettings.model_validate(tomllib.loads(effect["row"])["otlp"])
+    found = [interpret(spans, otlp.mapping(), otlp.options(NO_GRADES)) for spans in several]
+    turns = [turn for one in found for turn in one.turns]
+    searches = [search for turn in turns for search in turn.searches]
+
+    assert effect["turns"] == len(turns)
+    assert effect["skipped"] == sum(turn.skipped for turn in turns)
+    assert effect["all_searches"] == len(searches)
+    assert effect["all_results"] == sum(len(search.results) for search in searches)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_each_row_is_valid_and_gives_what_it_says(name: str) -> None:
+    """What is refused has a row that ends it, and one gives the results."""
+    spans, results = SMALL[name]
+    found = effects(explained(spans))
+
+    assert found
+    assert any(effect["results"] == results for effect in found)
+    assert found[0]["turns"] == 1
+    for effect in found:
+        gives_what_it_says(effect, [spans])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["langchain-mlflow-tool-semconv", "dspy-openinference-listtool"],
+)
+def test_each_row_gives_what_it_says_of_captured_programs(name: str) -> None:
+    """All eight searches, each with three results, in three turns."""
+    several = traces(capture(name, CONFORMANCE))
+    found = effects(explained(*several))
+
+    assert (found[0]["searches"], found[0]["results"], found[0]["turns"]) == (8, 24, 3)
+    for effect in found:
+        gives_what_it_says(effect, several)
+
+
+def test_settings_that_change_nothing_are_not_told() -> None:
+    """As one turn, each trace would still lack the results of the tools that the model called."""
+    several = traces(capture("haystack-openinference-rawtool", CONFORMANCE))
+
+    assert effects(explained(*several)) == []
+
+
+def test_a_row_that_does_not_help_is_not_told() -> None:
+    """No row finds an identity in results that have none."""
+    spans = turn(ran("search_docs", [{"score": 0.5}, {"score": 0.4}], QUERY))
+    found = explained(spans)
+
+    rows = [effect["row"] for effect in effects(found)]
+
+    assert rows == ['otlp.tools = {"search_docs" = "other"}']
+
+
+def test_a_tool_that_does_not_say_that_it_searches_is_first_called_none() -> None:
+    """Whoever copies the first row without reading gets no figure of what is no search."""
+    one = tools(explained(MESSAGES))["get_messages"]
+    told = [(effect["condition"], effect["searches"]) for effect in one["effects"]]
+
+    assert told == [("if it is no search", 0), ("if it searches", 1)]
+
+
+def test_rows_come_before_those_of_the_settings() -> None:
+    """A row that reads the result differently is tried before the row that is there."""
+    own = {"tool": "search_docs", "split": "---"}
+    otlp = OtlpSettings.model_validate({"shapes": [own], "tools": {"a": "other", "b": "other"}})
+    found = otlp.with_row('otlp.shapes = [{tool = "search_docs", split = "whole"}]')
+
+    assert [shape.split for shape in found.shapes] == ["whole", "---"]
+    assert found.with_row('otlp.tools = {"b" = "search"}').tools == {"b": "search", "a": "other"}
+
+
+def test_rows_of_several_functions_are_told_together() -> None:
+    """One alone would leave the turn refused because of the other."""
+    documents = explained(SEVERAL)
+    alone = [tools(documents)[name]["effects"][0] for name in ("find", "fetch")]
+    (together,) = [one["together"] for one in documents if one.get("together")]
+
+    assert [one["turns"] for one in alone] == [0, 0]
+    assert [one["no_search"] for one in alone] == [1, 1]
+    assert (together["turns"], together["skipped"]) == (1, 1)
+    gives_what_it_says(together, [SEVERAL])
+
+
+def test_a_turn_that_something_else_refuses_names_it() -> None:
+    """The searches of a turn with an unknown tool are right themselves."""
+    spans = turn(
+        ran("search_docs", LISTED, QUERY, id="s"), ran("get_messages", LISTED, id="m", start=30)
+    )
+    one = tools(explained(spans))["search_docs"]
+
+    assert one["refused"] == {"unrecognised": 1}
+    assert one["own"] == {}
+    assert one["faults"] == {"get_messages": 1}
+
+
+def test_calls_without_spans_are_told_with_the_messages_they_stand_in() -> None:
+    """The loop over a model's API has no spans of its tools."""
+    asked = [{"role": "assistant", "tool_calls": [{"id": "c", "type": "function"}]}]
+    asked[0]["tool_calls"] = [
+        {"id": "c", "type": "function", "function": {"name": "search_docs", "arguments": QUERY}}
+    ]
+    told = [{"role": "tool", "tool_call_id": "c", "content": json.dumps(LISTED)}]
+    spans = turn()
+    spans[1] = msgspec.structs.replace(
+        spans[1],
+        attributes={**spans[1].attributes, "gen_ai.output.messages": json.dumps(asked)},
+    )
+    spans[2] = msgspec.structs.replace(
+        spans[2], attributes={**spans[2].attributes, "gen_ai.input.messages": json.dumps(told)}
+    )
+    one = tools(explained(spans))["search_docs"]
+
+    assert list(one["places"]) == ["the messages of the next model call; the call has no span"]
+    assert one["outcomes"] == {"search": 1}
+
+
+def test_texts_are_in_the_example_only() -> None:
+    """Without texts, neither the question, the query nor a result is anywhere, also not in names of
+    spans that have them."""
+    asked = "Where is my orange parcel?"
+    canaries = (asked, "orange", "Refunds take", "By train")
+    question = {"gen_ai.input.messages": json.dumps([{"role": "user", "content": asked}])}
+    query = json.dumps({"query": asked})
+    several = [
+        turn(
+            ran("search_docs", LISTED, query, id="s"),
+            ran("look up", PASSAGES, query, id="x", start=30),
+            trace_id="a",
+        ),
+        turn(span("f", "turn", 50, 60, name=f"answer {asked}", scope="my.app"), trace_id="b"),
+        turn(span("f", "turn", 50, 60, name=f"search {asked}", scope="my.app"), trace_id="c"),
+    ]
+    for spans in several:
+        spans[0] = msgspec.structs.replace(spans[0], attributes={**spans[0].attributes, **question})
+    without, whole = (json.dumps(explained(*several, texts=texts)) for texts in (False, True))
+
+    assert not [one for one in canaries if one in without]
+    assert "search *" in without
+    assert "Refunds take" in whole
+
+
+def test_a_trace_that_is_refused_unread_is_told() -> None:
+    """Such as one of a topic that has more open traces than there is room for."""
+    refused = Interpretation("a", service="support", agent="support", spans=7)
+    refused.refuse("no_room", "", "more traces are open", limit="bridge.open_traces")
+    found = Explanation(partial(reading, OtlpSettings()), Limits())
+    found.add_refused(refused)
+    about, agent, told = as_documents(found, {}, texts=True)
+
+    assert (about["spans"], agent["name"], agent["refused"]) == (7, "support", {"no_room": 1})
+    assert told["messages"] == {"no_room": "more traces are open (bridge.open_traces)"}
+
+
+def test_traces_without_a_search_or_a_turn_are_told_with_their_scopes() -> None:
+    """Whoever exported the wrong spans sees what they are."""
+    (about,) = explained([span("a", name="GET", scope="http.client")])
+
+    assert (about["empty"], about["empty_scopes"]) == (1, {"http.client": 1})
+
+
+def test_each_reason_has_its_message_and_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside others of the same tool that a row would help."""
+    several = [
+        turn(ran("search_docs", PASSAGES, QUERY), trace_id="a"),
+        turn(ran("search_docs", None, QUERY), trace_id="b"),
+    ]
+    said = " ".join(printed(explained(*several), monkeypatch).split())
+
+    assert "refused 2 of 2 (100%): unrecognised (1); content_off (1)" in said
+    assert "content_off: the tool's result is not recorded" in said
+    assert "what helps: let the instrumentation record the documents of searches" in said
+    assert 'split = "\\n\\n"}] with this: 1 of 2 searches, 3 results; 1 still refused' in said
+
+
+def test_the_example_has_200_characters() -> None:
+    """A longer one ends with an ellipsis."""
+    long = [{"id": "a", "text": "word " * 100}]
+    one = tools(explained(turn(ran("search_docs", long, QUERY))))["search_docs"]
+
+    assert len(one["example"]) == 200
+    assert one["example"].endswith("…")
+
+
+def test_rows_stand_whole_on_a_line_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever copies one copies valid TOML, however narrow the terminal is."""
+    documents = explained(turn(ran("a_search_tool_with_a_rather_long_name" * 2, PASSAGES, QUERY)))
+    lines = [line.strip() for line in printed(documents, monkeypatch).splitlines()]
+    rows = [line for line in lines if line.startswith("otlp.")]
+
+    assert [tomllib.loads(row) for row in rows] == [
+        tomllib.loads(effect["row"]) for effect in effects(documents)
+    ]
+    assert "with this: 1 of 1 search, 3 results; 1 turn counts instead of 0" in lines
+
+
+def test_lines_fit_the_terminal_and_end_without_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except rows, which would not be valid in two lines."""
+    documents = explained(*traces(capture("langchain-mlflow-tool-semconv", CONFORMANCE)))
+    lines = printed(documents, monkeypatch).splitlines()
+
+    assert not [line for line in lines if len(line) > 80 and "otlp." not in line]
+    assert not [line for line in lines if line != line.rstrip()]
+
+
+def test_tools_that_are_not_printed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that vary from call to call do not bury the others."""
+    spans = turn(
+        *(
+            ran(f"search_{at}", LISTED, QUERY, id=f"s{at}", start=6 + at, end=6.5 + at)
+            for at in range(53)
+        )
+    )
+    said = printed(explained(spans), monkeypatch)
+
+    assert said.count("Tool search_") == 50
+    assert said.endswith("3 more with fewer spans; --format json lists them\n")
+
+
+def run(*arguments: str) -> Any:
+    """The command in this process."""
+    return CliRunner().invoke(app, ["explain", *arguments])
+
+
+def test_a_folder_is_read_with_what_else_is_in_it_left_aside(tmp_path: Path) -> None:
+    """Files that do not begin with traces are counted on standard error."""
+    (tmp_path / "in").mkdir()
+    packed = (CAPTURES / "langchain-openinference-rawtool.jsonl.gz").read_bytes()
+    (tmp_path / "in" / "traces.jsonl.gz").write_bytes(packed)
+    (tmp_path / "README.md").write_text("# Traces\n")
+    done = run(str(tmp_path), "--format", "json", "--no-text")
+    about, agent, tool = map(json.loads, done.stdout.splitlines())
+
+    assert done.exit_code == 0
+    assert done.stderr.endswith("left aside what does not begin with traces: 1\n")
+    assert (about["traces"], about["spans"], agent["searches"]) == (3, 41, 8)
+    assert (tool["name"], tool["results"]) == ("search_kb", 24)
+    assert "example" not in tool
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"type": "search_iteration"}\n', "stream of events, not of traces: `stream-metrics val"),
+        ("no JSON\n", "1 records are neither OTLP traces nor events"),
+        ('{"resourceSpans": []}\n', "there are no spans in it"),
+        ('{"resourceLogs": [{"scopeLogs": []}]}\n', "OTLP logs"),
+    ],
+)
+def test_input_without_spans_says_what_it_is(tmp_path: Path, content: str, said: str) -> None:
+    """And what to run instead, with exit code 2."""
+    (tmp_path / "given").write_text(content)
+    done = run(str(tmp_path / "given"))
+
+    assert isinstance(done.exception, (UsageError, InputError))
+    assert said in str(done.exception)
+
+
+def test_settings_apply_to_what_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that is in the settings file is in force, and need not be told."""
+    monkeypatch.setenv("STREAM_METRICS_OTLP__TOOLS", '{"get_messages": "other"}')
+    told = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "get_messages"}
+    given = SpanSpec(1, 1, attributes={**told, "gen_ai.tool.call.result": json.dumps(LISTED)})
+    (tmp_path / "traces.json").write_bytes(as_json([given]))
+    done = run(str(tmp_path / "traces.json"), "--format", "json")
+
+    assert done.exit_code == 0
+    assert '"refused"' not in done.stdout
+
+
+def test_the_guide_shows_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a tool that is read, and one that is refused until a row says how to divide its texts."""
+    answer = CASES["Elasticsearch, OpenSearch, Marqo: _search"].answer
+    several = [
+        turn(
+            *(
+                ran("search_docs", answer(HITS), QUERY, id=f"s{at}", start=10 * at, end=10 * at + 5)
+                for at in (1, 2)
+            ),
+            trace_id="a",
+        ),
+        turn(ran("handbook_search", PASSAGES, QUERY, id="h"), trace_id="b"),
+    ]
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "telemetry.md").read_text()
+
+    assert printed(explained(*several), monkeypatch) in guide
