@@ -175,6 +175,21 @@ def test_results_in_an_event_are_read(event: SpanEvent) -> None:
     assert (found(one), one.refused) == ([["a", "b"]], {})
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"input.value": '{"args": [], "sanitize": true, "kwargs": {"query": "refunds"}}'},
+        {"gcp.vertex.agent.tool_call_args": QUERY},
+    ],
+    ids=["smolagents", "ADK"],
+)
+def test_the_query_is_read_from_the_arguments_of_the_tool(arguments: dict[str, str]) -> None:
+    """Frameworks write them under names and in forms of their own."""
+    one = turn_with(ran("search_docs", DOCUMENTS, attributes=arguments))
+
+    assert [search.query for search in one.turns[0].searches] == ["refunds"]
+
+
 def test_a_tool_whose_event_has_no_documents_is_passed_over() -> None:
     """A content block with an object in JSON is not the documents of the tool."""
     block = json.dumps([{"text": '{"orders": [{"number": 1}]}'}])

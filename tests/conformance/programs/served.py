@@ -152,6 +152,7 @@ class Served:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._answers = 0
         served = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -193,7 +194,7 @@ class Served:
                         for place, one in enumerate(answer)
                     ]
                 end = "stop" if isinstance(answer, str) else "tool_calls"
-                body = {"id": "completion", "created": 0, "model": "script"}
+                body = {"id": served.id(), "created": 0, "model": "script"}
                 usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
                 if asked.get("stream"):
                     body["object"] = "chat.completion.chunk"
@@ -224,7 +225,7 @@ class Served:
                     ]
                 self._json(
                     {
-                        "id": "message",
+                        "id": served.id(),
                         "type": "message",
                         "role": "assistant",
                         "model": "script",
@@ -260,7 +261,7 @@ class Served:
                     "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
                     "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 2},
                     "modelVersion": "script",
-                    "responseId": "content",
+                    "responseId": served.id(),
                 }
                 if streams:
                     self._events([body], end="")
@@ -289,6 +290,11 @@ class Served:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{server.server_port}"
 
+    def id(self) -> str:
+        """The id of an answer: LangGraph replaces messages that have one id."""
+        self._answers += 1
+        return f"answer-{self._answers}"
+
     def answer(self, messages: Messages, tools: Mapping[str, str]) -> Answer:
         """What the model says.
 
@@ -305,7 +311,7 @@ class Served:
         done: Answer = [Call("final", "final_answer", {"answer": said})] if end else said
         calls = [name for name in tools if name.startswith(("search_", "list_", "consult"))]
         if not calls and "research" in tools:
-            if rounds:
+            if any(said in text for _, text in messages):
                 return done
             return [Call(f"ask-{turn.number}", "research", {tools["research"]: turn.question})]
         if not calls:
@@ -333,9 +339,7 @@ class Served:
         """The turn of the last question, and the place of its message."""
         known = list(turns(self.run.skipping))
         return next(
-            (turn, at)
+            (max(asked, key=lambda turn: text.rfind(turn.question)), at)
             for at, (role, text) in reversed(list(enumerate(messages)))
-            if role == "user"
-            for turn in known
-            if turn.question in text
+            if role == "user" and (asked := [turn for turn in known if turn.question in text])
         )

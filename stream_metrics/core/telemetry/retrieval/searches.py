@@ -22,6 +22,7 @@ from stream_metrics.core.telemetry.contents.documents import (
 from stream_metrics.core.telemetry.contents.messages import LOST, called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
 from stream_metrics.core.telemetry.retrieval.tools import (
+    ARGUMENTS,
     ToolResult,
     recorded,
     result_of,
@@ -395,7 +396,8 @@ def _attributes(span: Span) -> str:
 def _retrieval(
     span: Span, documents: Iterable[Document], tree: SpanTree, routes: _Routes
 ) -> Retrieval:
-    query = query_of(span, tree.rows[span.span_id].query)
+    row = tree.rows[span.span_id]
+    query = query_of(span, (*row.query, *ARGUMENTS) if row.role is Role.TOOL else row.query)
     route = routes.of(span, query)
     return Retrieval(
         span,
@@ -430,6 +432,7 @@ def query_of(span: Span, names: Iterable[str]) -> str | None:
                         "q",
                         "search_query",
                         "str_or_query_bundle",
+                        "kwargs",
                     )
                     if value.get(key)
                 ),
