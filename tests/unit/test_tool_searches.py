@@ -209,9 +209,9 @@ def test_results_in_another_attribute_of_the_tool_are_read(name: str) -> None:
     assert found(turn_with(result)) == [["a", "b"]]
 
 
-def without_ids(query: str, *results: dict[str, Any]) -> str:
-    """Messages with a call that has no id, and with results."""
-    call = {"type": "tool_call", "id": "", "name": "search_docs", "arguments": {"query": query}}
+def calling(query: str, *results: dict[str, Any], id: str = "") -> str:
+    """Messages with a call that has no id, or one of its own, and with results."""
+    call = {"type": "tool_call", "id": id, "name": "search_docs", "arguments": {"query": query}}
     messages = [{"role": "assistant", "parts": [call]}]
     return json.dumps([*messages, *({"role": "user", "parts": [one]} for one in results)])
 
@@ -370,10 +370,20 @@ ANSWERS = {
         },
     ),
     "OpenLLMetry of Gemini, without ids and names": (
-        {"gen_ai.output.messages": without_ids("refunds")},
+        {"gen_ai.output.messages": calling("refunds")},
         {
-            "gen_ai.input.messages": without_ids(
+            "gen_ai.input.messages": calling(
                 "refunds", {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
+            )
+        },
+    ),
+    "OpenLLMetry of OpenAI's responses, with different ids": (
+        {"gen_ai.output.messages": calling("refunds", id="fc_1")},
+        {
+            "gen_ai.input.messages": calling(
+                "refunds",
+                {"type": "tool_call_response", "id": "call_1", "response": DOCUMENTS},
+                id="fc_1",
             )
         },
     ),
@@ -395,11 +405,11 @@ ANSWERS = {
 def test_of_calls_without_ids_each_has_the_result_of_its_own_arguments() -> None:
     """Also where the history that the next call is given begins later than that of this one."""
     answer = {"type": "tool_call_response", "id": "", "response": "[]"}
-    whole = without_ids("first", answer)
+    whole = calling("first", answer)
 
     one = with_messages(
-        {"gen_ai.input.messages": whole, "gen_ai.output.messages": without_ids("second")},
-        {"gen_ai.input.messages": without_ids("second", {**answer, "response": DOCUMENTS})},
+        {"gen_ai.input.messages": whole, "gen_ai.output.messages": calling("second")},
+        {"gen_ai.input.messages": calling("second", {**answer, "response": DOCUMENTS})},
     )
 
     [turn] = one.turns
@@ -409,7 +419,7 @@ def test_of_calls_without_ids_each_has_the_result_of_its_own_arguments() -> None
 def test_results_without_ids_are_not_read_where_some_are_missing() -> None:
     """Of two calls and one result nothing tells whose it is."""
     answer = {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
-    calls = json.loads(without_ids("first")) + json.loads(without_ids("second"))
+    calls = json.loads(calling("first")) + json.loads(calling("second"))
     given = json.dumps([*calls, {"role": "user", "parts": [answer]}])
 
     one = with_messages(
@@ -443,7 +453,9 @@ def test_a_call_without_a_span_is_read_from_messages(
     assert one.turns[0].searches[0].route == "search_docs"
 
 
-@pytest.mark.parametrize("name", [name for name in ANSWERS if "without ids" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in ANSWERS if "without ids" not in name and "different ids" not in name]
+)
 def test_a_span_without_its_result_takes_it_from_messages(name: str) -> None:
     """By the id of the call."""
     answer, given = ANSWERS[name]

@@ -62,8 +62,10 @@ FORMS |= dict.fromkeys(("partool", "empty", "skip", "memory", "other"), FORMS["t
 
 AGENTS: Final = ("subagent", "sequence")
 """Scenarios with two agents: one is a tool of the other, or they follow each other."""
-FORMS |= dict.fromkeys(AGENTS, FORMS["tool"])
-SCENARIOS: Final = [name for name in FORMS if name not in AGENTS]
+RESPONSES: Final = ("responses", "resppartool", "chained")
+"""Scenarios of OpenAI's newer API; chained leaves the history to the host."""
+FORMS |= dict.fromkeys((*AGENTS, *RESPONSES), FORMS["tool"])
+SCENARIOS: Final = [name for name in FORMS if name not in (*AGENTS, *RESPONSES)]
 MCP: Final = ("mcp", "mcptext")
 """Scenarios whose tool is that of a server of the Model Context Protocol."""
 _RETURNED: Final = {"objects": list[dict[str, Any]], "envelope": dict[str, Any]}
@@ -111,7 +113,8 @@ def tools(run: Run, scenario: str) -> list[Callable[[str], Any]]:
     run.skipping = scenario == "skip"
     if scenario == "innocent":
         return [search_tool(scenario, "consult")]
-    beside = {"partool": [search_tool(scenario, "search_store")], "other": [list_orders]}
+    store = [search_tool(scenario, "search_store")]
+    beside = {"partool": store, "resppartool": store, "other": [list_orders]}
     return [search_tool(scenario), *beside.get(scenario, ())]
 
 
@@ -153,6 +156,7 @@ class Served:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._answers = 0
+        self.kept: dict[str, list[dict[str, Any]]] = {}
         served = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -161,6 +165,8 @@ class Served:
                 path = urlsplit(self.path).path
                 if path.endswith("/chat/completions"):
                     self._completion(asked)
+                elif path.endswith("/responses"):
+                    self._response(asked)
                 elif path.endswith("/messages"):
                     self._message(asked)
                 else:
@@ -208,6 +214,62 @@ class Served:
                 choice = {"index": 0, "message": message, "finish_reason": end}
                 self._json(
                     {**body, "object": "chat.completion", "choices": [choice], "usage": usage}
+                )
+
+            def _response(self, asked: dict[str, Any]) -> None:
+                before = served.kept.get(asked.get("previous_response_id"), [])
+                asked_now = asked["input"]
+                if isinstance(asked_now, str):
+                    asked_now = [{"role": "user", "content": asked_now}]
+                items = [*before, *asked_now]
+                given: list[tuple[str, str]] = []
+                for item in items:
+                    called = item.get("type") == "function_call"
+                    role = "assistant" if called else item.get("role", "tool")
+                    if called and given and given[-1][0] == "assistant":
+                        continue  # calls of one answer
+                    given.append((role, json.dumps(item)))
+                names = {
+                    one["name"]: _argument(one["parameters"]) for one in asked.get("tools") or ()
+                }
+                answer = served.answer(given, names)
+                if isinstance(answer, str):
+                    text = {"type": "output_text", "text": answer, "annotations": []}
+                    output: list[dict[str, Any]] = [
+                        {
+                            "type": "message",
+                            "id": "m",
+                            "role": "assistant",
+                            "status": "completed",
+                            "content": [text],
+                        }
+                    ]
+                else:
+                    output = [
+                        {
+                            "type": "function_call",
+                            "id": f"item-{one.id}",
+                            "call_id": one.id,
+                            "name": one.name,
+                            "arguments": json.dumps(one.arguments),
+                            "status": "completed",
+                        }
+                        for one in answer
+                    ]
+                id = served.id()
+                served.kept[id] = [*items, *output]
+                self._json(
+                    {
+                        "id": id,
+                        "object": "response",
+                        "created_at": 0,
+                        "model": "script",
+                        "status": "completed",
+                        "output": output,
+                        "parallel_tool_calls": True,
+                        "tool_choice": "auto",
+                        "tools": [],
+                    }
                 )
 
             def _message(self, asked: dict[str, Any]) -> None:
