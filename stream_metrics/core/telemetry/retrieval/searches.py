@@ -336,7 +336,10 @@ def find_overlooked_search(tree: SpanTree) -> SpanProblem | None:
         if role is Role.MODEL:
             called = called_tools(span, tree.rows[span.span_id].answer)
             if any(map(suggests_search, called)):
-                message = "a model called a search, and no span records its results"
+                message = (
+                    "a model called a search, and nothing in its trace has the results; if each "
+                    "model call is a trace, put a span around the turn"
+                )
         elif role in (None, Role.OTHER):
             listed = suggests_search(span.name) and any(
                 documents_in_value(span.value(name)) for name in OUTPUTS
