@@ -90,8 +90,11 @@ def test_attributes_of_the_settings_come_first_on_whichever_span() -> None:
     turn = interpret(spans, mapping((), ["chat"], ["bot"]), Options()).turns[0]
 
     assert (turn.conversation, turn.agent) == ("c-1", "desk")
-    outer = search("s", "agent", 1, attributes={"session.id": "a"})
-    below = (agent(), outer, span("x", "s", 1, attributes={"chat": "c-2"}))
+    below = (
+        agent(),
+        search("s", "agent", 1, attributes={"session.id": "a"}),
+        span("x", "s", 1, attributes={"chat": "c-2"}),
+    )
     assert interpret(below, mapping((), ["chat"]), Options()).turns[0].conversation == "c-2"
 
 
