@@ -210,6 +210,21 @@ def test_results_in_an_event_are_read(event: SpanEvent) -> None:
     assert (found(one), one.refused) == ([["a", "b"]], {})
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"input.value": '{"args": [], "sanitize": true, "kwargs": {"query": "refunds"}}'},
+        {"gcp.vertex.agent.tool_call_args": QUERY},
+    ],
+    ids=["smolagents", "ADK"],
+)
+def test_the_query_is_read_from_the_arguments_of_the_tool(arguments: dict[str, str]) -> None:
+    """Frameworks write them under names and in forms of their own."""
+    one = turn_with(ran("search_docs", DOCUMENTS, attributes=arguments))
+
+    assert [search.query for search in one.turns[0].searches] == ["refunds"]
+
+
 def test_a_tool_whose_event_has_no_documents_is_passed_over() -> None:
     """A content block with an object in JSON is not the documents of the tool."""
     block = json.dumps([{"text": '{"orders": [{"number": 1}]}'}])
@@ -283,9 +298,9 @@ def test_a_result_that_was_left_out_is_said_to_be_missing(result: str) -> None:
     assert (one.turns, one.refused) == ((), {"content_off": 1})
 
 
-def without_ids(query: str, *results: dict[str, Any]) -> str:
-    """Messages with a call that has no id, and with results."""
-    call = {"type": "tool_call", "id": "", "name": "search_docs", "arguments": {"query": query}}
+def calling(query: str, *results: dict[str, Any], id: str = "") -> str:
+    """Messages with a call that has no id, or one of its own, and with results."""
+    call = {"type": "tool_call", "id": id, "name": "search_docs", "arguments": {"query": query}}
     messages = [{"role": "assistant", "parts": [call]}]
     return json.dumps([*messages, *({"role": "user", "parts": [one]} for one in results)])
 
@@ -444,10 +459,20 @@ ANSWERS = {
         },
     ),
     "OpenLLMetry of Gemini, without ids and names": (
-        {"gen_ai.output.messages": without_ids("refunds")},
+        {"gen_ai.output.messages": calling("refunds")},
         {
-            "gen_ai.input.messages": without_ids(
+            "gen_ai.input.messages": calling(
                 "refunds", {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
+            )
+        },
+    ),
+    "OpenLLMetry of OpenAI's responses, with different ids": (
+        {"gen_ai.output.messages": calling("refunds", id="fc_1")},
+        {
+            "gen_ai.input.messages": calling(
+                "refunds",
+                {"type": "tool_call_response", "id": "call_1", "response": DOCUMENTS},
+                id="fc_1",
             )
         },
     ),
@@ -469,11 +494,11 @@ ANSWERS = {
 def test_of_calls_without_ids_each_has_the_result_of_its_own_arguments() -> None:
     """Also where the history that the next call is given begins later than that of this one."""
     answer = {"type": "tool_call_response", "id": "", "response": "[]"}
-    whole = without_ids("first", answer)
+    whole = calling("first", answer)
 
     one = with_messages(
-        {"gen_ai.input.messages": whole, "gen_ai.output.messages": without_ids("second")},
-        {"gen_ai.input.messages": without_ids("second", {**answer, "response": DOCUMENTS})},
+        {"gen_ai.input.messages": whole, "gen_ai.output.messages": calling("second")},
+        {"gen_ai.input.messages": calling("second", {**answer, "response": DOCUMENTS})},
     )
 
     [turn] = one.turns
@@ -483,7 +508,7 @@ def test_of_calls_without_ids_each_has_the_result_of_its_own_arguments() -> None
 def test_results_without_ids_are_not_read_where_some_are_missing() -> None:
     """Of two calls and one result nothing tells whose it is."""
     answer = {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
-    calls = json.loads(without_ids("first")) + json.loads(without_ids("second"))
+    calls = json.loads(calling("first")) + json.loads(calling("second"))
     given = json.dumps([*calls, {"role": "user", "parts": [answer]}])
 
     one = with_messages(
@@ -517,7 +542,9 @@ def test_a_call_without_a_span_is_read_from_messages(
     assert one.turns[0].searches[0].route == "search_docs"
 
 
-@pytest.mark.parametrize("name", [name for name in ANSWERS if "without ids" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in ANSWERS if "without ids" not in name and "different ids" not in name]
+)
 def test_a_span_without_its_result_takes_it_from_messages(name: str) -> None:
     """By the id of the call."""
     answer, given = ANSWERS[name]

@@ -217,13 +217,31 @@ def results_of(span: Span, whole: bool = False) -> dict[str, Any]:
     names = (*_INPUTS, *_CONVERSATIONS, *_OUTPUTS) if whole else _INPUTS
     for message in _messages(span, names, _NUMBERED_INPUTS, _INPUT_EVENTS):
         calls = _CallsWithoutIds()
+        called: list[str] = []
+        answers: list[tuple[str, Any]] = []
         for one in walk(message):
             if (result := _result(one)) is not None:
-                found[result[0]] = result[1]
-            else:
+                answers.append(result)
+                continue
+            if (call := _call(one)) is None:
                 calls.add(one)
+                continue
+            if answers:
+                found |= _joined(called, answers)
+                called, answers = [], []
+            called.append(call.id)
+        found |= _joined(called, answers)
         if results := calls.results():
             return found | results  # the same messages in another form would be counted again
+    return found
+
+
+def _joined(called: list[str], answers: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The results after the calls of a message; the only one is that of the only call, even if
+    their ids differ, as OpenLLMetry's of OpenAI's responses do."""
+    found = dict(answers)
+    if len(called) == len(answers) == 1:
+        found.setdefault(called[0], answers[0][1])
     return found
 
 
