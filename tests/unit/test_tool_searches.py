@@ -877,6 +877,26 @@ def test_ids_that_end_in_numbers_and_stay_with_their_texts_are_ids() -> None:
     assert (found(one), one.refused) == ([["doc1", "doc2"], ["doc2", "doc1"]], {})
 
 
+@pytest.mark.parametrize("limit", [137, 128, 200])
+def test_a_text_with_several_results_that_a_limit_cut_off_is_refused(limit: int) -> None:
+    """Results are missing at its end; one that ends where a sentence does is whole."""
+
+    def searches(*texts: str) -> Interpretation:
+        return turn_with(
+            *(
+                ran("search_docs", text, QUERY, id=f"t{at}", start=10 + 9 * at, end=15 + 9 * at)
+                for at, text in enumerate(texts)
+            )
+        )
+
+    one = "Refunds take five days, and then some.\n---\nTravel is by train, or by bus"
+    rest = limit - len(one) - 3
+    whole = searches(*(f"{one}, {letter * rest}." for letter in "abc"))
+    assert [len(each) for each in found(whole)] == [2, 2, 2]
+    cut = searches(*(f"{one}, {letter * (rest + 1)}" for letter in "abc"))
+    assert (cut.turns, cut.refused) == ((), {"truncated": 3})
+
+
 def test_a_retriever_inside_says_better_what_a_text_has() -> None:
     """The text has no ids."""
     text = "\n\n---\n\n".join(one["text"] for one in DOCUMENTS)
