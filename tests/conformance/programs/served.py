@@ -305,7 +305,9 @@ class Served:
                     for each in asked["contents"]
                 ]
                 names = {
-                    one["name"]: _argument(one.get("parameters") or one.get("parametersJsonSchema"))
+                    one["name"]: _argument(
+                        next((one[key] for key in one if key.startswith("parameters")), None)
+                    )
                     for each in asked.get("tools") or ()
                     for one in each.get("functionDeclarations", ())
                 }
