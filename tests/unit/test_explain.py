@@ -203,6 +203,21 @@ def test_a_tool_that_does_not_say_that_it_searches_is_first_called_none() -> Non
     assert told == [("if it is no search", 0), ("if it searches", 1)]
 
 
+def test_a_tool_that_is_passed_over_is_told_with_the_row_that_makes_it_a_search() -> None:
+    """It counts as no search beside one, and nothing says so but this."""
+    spans = turn(
+        ran("search_docs", LISTED, QUERY, id="s"), ran("manual", PASSAGES, id="m", start=30)
+    )
+    one = tools(explained(spans))["manual"]
+    first = one["effects"][0]
+
+    assert (one["outcomes"], one["refused"]) == ({"no search": 1}, {})
+    assert first["row"] == 'otlp.shapes = [{tool = "manual", split = "\\n\\n"}]'
+    assert first["condition"] == "if it searches, and blank lines divide its results"
+    assert (first["searches"], first["all_searches"], first["all_results"]) == (1, 2, 5)
+    gives_what_it_says(first, [spans])
+
+
 def test_rows_come_before_those_of_the_settings() -> None:
     """A row that reads the result differently is tried before the row that is there."""
     own = {"tool": "search_docs", "split": "---"}

@@ -136,9 +136,47 @@ def test_a_text_of_a_known_form_is_divided(case: Case) -> None:
     assert [document.text for document in found.documents] == [REFUNDS, TRAVEL]
 
 
+LINKED = {
+    "lines with addresses": (7, "Refunds (https://kb.example/1)\nTravel (https://kb.example/2)"),
+    "lines with links": (7, "[Refunds](https://kb.example/1)\n\n[Travel](https://kb.example/2)"),
+    "lines below an announcement": (
+        7,
+        "Found 2 results:\nRefunds - https://kb.example/1\nTravel - https://kb.example/2",
+    ),
+    "addresses below titles": (
+        8,
+        f"Refunds\nhttps://kb.example/1\n{REFUNDS}\n\nTravel\nhttps://kb.example/2\nBy train.",
+    ),
+    "addresses above texts": (
+        8,
+        f"https://kb.example/1\n{REFUNDS}\n\nhttps://kb.example/2\nBy train.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("row", "text"), LINKED.values(), ids=LINKED.keys())
+def test_an_address_in_each_line_or_block_tells_the_results(row: int, text: str) -> None:
+    """Each has one of its own."""
+    found = read_result(text)
+
+    assert isinstance(found, Reading)
+    urls = [document.url for document in found.documents]
+    assert urls == ["https://kb.example/1", "https://kb.example/2"]
+    assert found.source == TEXTS[row].source
+
+
+def test_a_sentence_in_a_heading_is_text() -> None:
+    """Else what follows it would be all that tells results apart."""
+    found = read_result("Result 1: Five days.\nAsk HR.\n\nResult 2: By train.\nAsk HR.")
+
+    assert isinstance(found, Reading)
+    assert [one.text for one in found.documents] == ["Five days.\nAsk HR.", "By train.\nAsk HR."]
+
+
 def test_each_row_has_a_case() -> None:
     """No row of the table of texts is without one."""
-    assert {case.row for case in CASES.values()} == {*range(len(TEXTS))}
+    rows = {case.row for case in CASES.values()} | {row for row, _ in LINKED.values()}
+    assert rows == {*range(len(TEXTS))}
 
 
 @pytest.mark.parametrize(
@@ -159,11 +197,12 @@ def test_each_row_has_a_case() -> None:
         "<div><p>One</p><p>Two</p></div>",
         "def f():\n    return 1\n",
         "# Guide\n\n## Refunds\nFive days.\n\n## Travel\nBy train.",
-        "[Refunds](https://kb.example/1)\n[Travel](https://kb.example/2)",
+        "See https://kb.example/1\nor https://kb.example/1",
+        "See https://kb.example/1 for\nmore of it: https://kb.example/2\nSoon.",
+        "Five days.\nhttps://kb.example/1\n\nOr six.\n\nBy train.\nhttps://kb.example/2",
         "No results found.",
         "snippet: Five days, title: Refunds, snippet: By train, title: Travel",
         "Five days.\n\nTravel (https://kb.example/2)\nBy train.",
-        "Refunds (https://kb.example/1)\n\nTravel (https://kb.example/2)\n",
     ],
 )
 def test_other_text_is_not_divided(text: str) -> None:

@@ -210,6 +210,21 @@ def test_results_in_an_event_are_read(event: SpanEvent) -> None:
     assert (found(one), one.refused) == ([["a", "b"]], {})
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"input.value": '{"args": [], "sanitize": true, "kwargs": {"query": "refunds"}}'},
+        {"gcp.vertex.agent.tool_call_args": QUERY},
+    ],
+    ids=["smolagents", "ADK"],
+)
+def test_the_query_is_read_from_the_arguments_of_the_tool(arguments: dict[str, str]) -> None:
+    """Frameworks write them under names and in forms of their own."""
+    one = turn_with(ran("search_docs", DOCUMENTS, attributes=arguments))
+
+    assert [search.query for search in one.turns[0].searches] == ["refunds"]
+
+
 def test_a_tool_whose_event_has_no_documents_is_passed_over() -> None:
     """A content block with an object in JSON is not the documents of the tool."""
     block = json.dumps([{"text": '{"orders": [{"number": 1}]}'}])
@@ -283,9 +298,9 @@ def test_a_result_that_was_left_out_is_said_to_be_missing(result: str) -> None:
     assert (one.turns, one.refused) == ((), {"content_off": 1})
 
 
-def without_ids(query: str, *results: dict[str, Any]) -> str:
-    """Messages with a call that has no id, and with results."""
-    call = {"type": "tool_call", "id": "", "name": "search_docs", "arguments": {"query": query}}
+def calling(query: str, *results: dict[str, Any], id: str = "") -> str:
+    """Messages with a call that has no id, or one of its own, and with results."""
+    call = {"type": "tool_call", "id": id, "name": "search_docs", "arguments": {"query": query}}
     messages = [{"role": "assistant", "parts": [call]}]
     return json.dumps([*messages, *({"role": "user", "parts": [one]} for one in results)])
 
@@ -444,10 +459,20 @@ ANSWERS = {
         },
     ),
     "OpenLLMetry of Gemini, without ids and names": (
-        {"gen_ai.output.messages": without_ids("refunds")},
+        {"gen_ai.output.messages": calling("refunds")},
         {
-            "gen_ai.input.messages": without_ids(
+            "gen_ai.input.messages": calling(
                 "refunds", {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
+            )
+        },
+    ),
+    "OpenLLMetry of OpenAI's responses, with different ids": (
+        {"gen_ai.output.messages": calling("refunds", id="fc_1")},
+        {
+            "gen_ai.input.messages": calling(
+                "refunds",
+                {"type": "tool_call_response", "id": "call_1", "response": DOCUMENTS},
+                id="fc_1",
             )
         },
     ),
@@ -469,11 +494,11 @@ ANSWERS = {
 def test_of_calls_without_ids_each_has_the_result_of_its_own_arguments() -> None:
     """Also where the history that the next call is given begins later than that of this one."""
     answer = {"type": "tool_call_response", "id": "", "response": "[]"}
-    whole = without_ids("first", answer)
+    whole = calling("first", answer)
 
     one = with_messages(
-        {"gen_ai.input.messages": whole, "gen_ai.output.messages": without_ids("second")},
-        {"gen_ai.input.messages": without_ids("second", {**answer, "response": DOCUMENTS})},
+        {"gen_ai.input.messages": whole, "gen_ai.output.messages": calling("second")},
+        {"gen_ai.input.messages": calling("second", {**answer, "response": DOCUMENTS})},
     )
 
     [turn] = one.turns
@@ -483,7 +508,7 @@ def test_of_calls_without_ids_each_has_the_result_of_its_own_arguments() -> None
 def test_results_without_ids_are_not_read_where_some_are_missing() -> None:
     """Of two calls and one result nothing tells whose it is."""
     answer = {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
-    calls = json.loads(without_ids("first")) + json.loads(without_ids("second"))
+    calls = json.loads(calling("first")) + json.loads(calling("second"))
     given = json.dumps([*calls, {"role": "user", "parts": [answer]}])
 
     one = with_messages(
@@ -517,7 +542,9 @@ def test_a_call_without_a_span_is_read_from_messages(
     assert one.turns[0].searches[0].route == "search_docs"
 
 
-@pytest.mark.parametrize("name", [name for name in ANSWERS if "without ids" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in ANSWERS if "without ids" not in name and "different ids" not in name]
+)
 def test_a_span_without_its_result_takes_it_from_messages(name: str) -> None:
     """By the id of the call."""
     answer, given = ANSWERS[name]
@@ -848,6 +875,26 @@ def test_ids_that_end_in_numbers_and_stay_with_their_texts_are_ids() -> None:
     one = _twice(["doc1", "doc2"], ["doc2", "doc1"])
 
     assert (found(one), one.refused) == ([["doc1", "doc2"], ["doc2", "doc1"]], {})
+
+
+@pytest.mark.parametrize("limit", [137, 128, 200])
+def test_a_text_with_several_results_that_a_limit_cut_off_is_refused(limit: int) -> None:
+    """Results are missing at its end; one that ends where a sentence does is whole."""
+
+    def searches(*texts: str) -> Interpretation:
+        return turn_with(
+            *(
+                ran("search_docs", text, QUERY, id=f"t{at}", start=10 + 9 * at, end=15 + 9 * at)
+                for at, text in enumerate(texts)
+            )
+        )
+
+    one = "Refunds take five days, and then some.\n---\nTravel is by train, or by bus"
+    rest = limit - len(one) - 3
+    whole = searches(*(f"{one}, {letter * rest}." for letter in "abc"))
+    assert [len(each) for each in found(whole)] == [2, 2, 2]
+    cut = searches(*(f"{one}, {letter * (rest + 1)}" for letter in "abc"))
+    assert (cut.turns, cut.refused) == ((), {"truncated": 3})
 
 
 def test_a_retriever_inside_says_better_what_a_text_has() -> None:

@@ -9,7 +9,7 @@ from openai import OpenAI
 
 from tests.conformance.programs.corpus import Turn
 from tests.conformance.programs.running import Run, main
-from tests.conformance.programs.served import Served, of_scenarios, schemas
+from tests.conformance.programs.served import RESPONSES, Served, of_scenarios, schemas
 
 
 def program(run: Run, scenario: str, tools: list[Any]) -> Any:
@@ -18,6 +18,28 @@ def program(run: Run, scenario: str, tools: list[Any]) -> Any:
     offered = [{"type": "function", "function": one} for one in schemas(tools)]
     by_name = {one.__name__: one for one in tools}
     said: dict[str, list[Any]] = {}
+
+    def respond(turn: Turn) -> None:
+        given = [{"role": "user", "content": turn.question}]
+        before = None
+        while True:
+            answer = client.responses.create(
+                model="script",
+                input=given,
+                tools=[{"type": "function", **one["function"]} for one in offered],
+                **({"previous_response_id": before} if before else {}),
+            )
+            calls = [one for one in answer.output if one.type == "function_call"]
+            if not calls:
+                return
+            if scenario == "chained":
+                before, given = answer.id, []
+            given += [one.model_dump() for one in answer.output if not before]
+            for call in calls:
+                found = by_name[call.name](**json.loads(call.arguments))
+                given.append(
+                    {"type": "function_call_output", "call_id": call.call_id, "output": found}
+                )
 
     def ask(turn: Turn) -> None:
         history = said.setdefault(turn.session, []) if scenario == "memory" else []
@@ -36,8 +58,8 @@ def program(run: Run, scenario: str, tools: list[Any]) -> Any:
                 text = found if isinstance(found, str) else json.dumps(found)
                 history.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
-    return ask
+    return respond if scenario in RESPONSES else ask
 
 
 if __name__ == "__main__":
-    main("openai", of_scenarios(program))
+    main("openai", of_scenarios(program, RESPONSES))

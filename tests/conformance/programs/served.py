@@ -62,8 +62,10 @@ FORMS |= dict.fromkeys(("partool", "empty", "skip", "memory", "other"), FORMS["t
 
 AGENTS: Final = ("subagent", "sequence")
 """Scenarios with two agents: one is a tool of the other, or they follow each other."""
-FORMS |= dict.fromkeys(AGENTS, FORMS["tool"])
-SCENARIOS: Final = [name for name in FORMS if name not in AGENTS]
+RESPONSES: Final = ("responses", "resppartool", "chained")
+"""Scenarios of OpenAI's newer API; chained leaves the history to the host."""
+FORMS |= dict.fromkeys((*AGENTS, *RESPONSES), FORMS["tool"])
+SCENARIOS: Final = [name for name in FORMS if name not in (*AGENTS, *RESPONSES)]
 MCP: Final = ("mcp", "mcptext")
 """Scenarios whose tool is that of a server of the Model Context Protocol."""
 _RETURNED: Final = {"objects": list[dict[str, Any]], "envelope": dict[str, Any]}
@@ -111,7 +113,8 @@ def tools(run: Run, scenario: str) -> list[Callable[[str], Any]]:
     run.skipping = scenario == "skip"
     if scenario == "innocent":
         return [search_tool(scenario, "consult")]
-    beside = {"partool": [search_tool(scenario, "search_store")], "other": [list_orders]}
+    store = [search_tool(scenario, "search_store")]
+    beside = {"partool": store, "resppartool": store, "other": [list_orders]}
     return [search_tool(scenario), *beside.get(scenario, ())]
 
 
@@ -152,6 +155,8 @@ class Served:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._answers = 0
+        self.kept: dict[str, list[dict[str, Any]]] = {}
         served = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -160,6 +165,8 @@ class Served:
                 path = urlsplit(self.path).path
                 if path.endswith("/chat/completions"):
                     self._completion(asked)
+                elif path.endswith("/responses"):
+                    self._response(asked)
                 elif path.endswith("/messages"):
                     self._message(asked)
                 else:
@@ -193,7 +200,7 @@ class Served:
                         for place, one in enumerate(answer)
                     ]
                 end = "stop" if isinstance(answer, str) else "tool_calls"
-                body = {"id": "completion", "created": 0, "model": "script"}
+                body = {"id": served.id(), "created": 0, "model": "script"}
                 usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
                 if asked.get("stream"):
                     body["object"] = "chat.completion.chunk"
@@ -207,6 +214,62 @@ class Served:
                 choice = {"index": 0, "message": message, "finish_reason": end}
                 self._json(
                     {**body, "object": "chat.completion", "choices": [choice], "usage": usage}
+                )
+
+            def _response(self, asked: dict[str, Any]) -> None:
+                before = served.kept.get(asked.get("previous_response_id"), [])
+                asked_now = asked["input"]
+                if isinstance(asked_now, str):
+                    asked_now = [{"role": "user", "content": asked_now}]
+                items = [*before, *asked_now]
+                given: list[tuple[str, str]] = []
+                for item in items:
+                    called = item.get("type") == "function_call"
+                    role = "assistant" if called else item.get("role", "tool")
+                    if called and given and given[-1][0] == "assistant":
+                        continue  # calls of one answer
+                    given.append((role, json.dumps(item)))
+                names = {
+                    one["name"]: _argument(one["parameters"]) for one in asked.get("tools") or ()
+                }
+                answer = served.answer(given, names)
+                if isinstance(answer, str):
+                    text = {"type": "output_text", "text": answer, "annotations": []}
+                    output: list[dict[str, Any]] = [
+                        {
+                            "type": "message",
+                            "id": "m",
+                            "role": "assistant",
+                            "status": "completed",
+                            "content": [text],
+                        }
+                    ]
+                else:
+                    output = [
+                        {
+                            "type": "function_call",
+                            "id": f"item-{one.id}",
+                            "call_id": one.id,
+                            "name": one.name,
+                            "arguments": json.dumps(one.arguments),
+                            "status": "completed",
+                        }
+                        for one in answer
+                    ]
+                id = served.id()
+                served.kept[id] = [*items, *output]
+                self._json(
+                    {
+                        "id": id,
+                        "object": "response",
+                        "created_at": 0,
+                        "model": "script",
+                        "status": "completed",
+                        "output": output,
+                        "parallel_tool_calls": True,
+                        "tool_choice": "auto",
+                        "tools": [],
+                    }
                 )
 
             def _message(self, asked: dict[str, Any]) -> None:
@@ -224,7 +287,7 @@ class Served:
                     ]
                 self._json(
                     {
-                        "id": "message",
+                        "id": served.id(),
                         "type": "message",
                         "role": "assistant",
                         "model": "script",
@@ -242,7 +305,9 @@ class Served:
                     for each in asked["contents"]
                 ]
                 names = {
-                    one["name"]: _argument(one.get("parameters") or one.get("parametersJsonSchema"))
+                    one["name"]: _argument(
+                        next((one[key] for key in one if key.startswith("parameters")), None)
+                    )
                     for each in asked.get("tools") or ()
                     for one in each.get("functionDeclarations", ())
                 }
@@ -260,7 +325,7 @@ class Served:
                     "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
                     "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 2},
                     "modelVersion": "script",
-                    "responseId": "content",
+                    "responseId": served.id(),
                 }
                 if streams:
                     self._events([body], end="")
@@ -289,6 +354,11 @@ class Served:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{server.server_port}"
 
+    def id(self) -> str:
+        """The id of an answer: LangGraph replaces messages that have one id."""
+        self._answers += 1
+        return f"answer-{self._answers}"
+
     def answer(self, messages: Messages, tools: Mapping[str, str]) -> Answer:
         """What the model says.
 
@@ -305,7 +375,7 @@ class Served:
         done: Answer = [Call("final", "final_answer", {"answer": said})] if end else said
         calls = [name for name in tools if name.startswith(("search_", "list_", "consult"))]
         if not calls and "research" in tools:
-            if rounds:
+            if any(said in text for _, text in messages):
                 return done
             return [Call(f"ask-{turn.number}", "research", {tools["research"]: turn.question})]
         if not calls:
@@ -333,9 +403,7 @@ class Served:
         """The turn of the last question, and the place of its message."""
         known = list(turns(self.run.skipping))
         return next(
-            (turn, at)
+            (max(asked, key=lambda turn: text.rfind(turn.question)), at)
             for at, (role, text) in reversed(list(enumerate(messages)))
-            if role == "user"
-            for turn in known
-            if turn.question in text
+            if role == "user" and (asked := [turn for turn in known if turn.question in text])
         )

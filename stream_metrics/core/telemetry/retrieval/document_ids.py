@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.telemetry.contents.documents import (
     Document,
@@ -29,6 +29,7 @@ ADDRESS: Final = "web_id"
 """The component for the address of its page. It tells results apart, and proves none the same."""
 
 _GENERATED: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)
+_ENDED: Final = re.compile(r"[.!?…)\]}>\"'`»|*_-]\s*$")
 _LAST_NUMBER: Final = re.compile(r"[-_:/#.](\d{1,4})$")
 _LAST_DIGITS: Final = re.compile(r"(?<!\d)\d{1,4}$")
 
@@ -36,14 +37,30 @@ Documents = Sequence[Document]
 
 
 class TextLimit(NamedTuple):
-    """The length at which the texts of a trace were cut off, likely and certainly; None if not."""
+    """The length at which the texts of a trace were cut off, likely and certainly; None if not.
+
+    ``longest`` is the length of the longest texts, if they are more than two, or if it is one that
+    people choose as a limit.
+    """
 
     likely: int | None = None
     certain: int | None = None
+    longest: int | None = None
 
     def is_truncated(self, name: str | None) -> bool:
         """Whether a name, an id or an answer was cut off."""
         return name is not None and len(name) == self.certain and not _GENERATED.fullmatch(name)
+
+    def has_cut(self, value: Any) -> bool:
+        """Whether a text in which several results may stand was cut off: it has that length, and
+        ends within a sentence."""
+        if not isinstance(value, str) or len(value) not in (
+            self.likely,
+            self.certain,
+            self.longest,
+        ):
+            return False
+        return len(value) == self.certain or _ENDED.search(value) is None
 
 
 NO_TEXT_LIMIT: Final = TextLimit()
@@ -257,8 +274,12 @@ def detect_text_limit(spans: Iterable[Span]) -> TextLimit:
                 longest.add(value)
     if any(map(is_truncated_json, longest)):
         return TextLimit(length, length)
-    chosen = length % 50 == 0 or length & (length - 1) == 0 or length & (length + 1) == 0
-    return TextLimit(length if len(longest) > 1 and chosen else None)
+    power = length & (length - 1) == 0
+    chosen = length % 50 == 0 or power or length & (length + 1) == 0
+    usual = len(longest) > 2 or (length >= 100 and (power or length % 500 == 0))
+    return TextLimit(
+        length if len(longest) > 1 and chosen else None, None, length if usual else None
+    )
 
 
 def _shared_addresses(lists: Iterable[Documents]) -> frozenset[str]:

@@ -17,6 +17,8 @@ from stream_metrics.core.telemetry.spans import text
 
 MAX_TEXT_LENGTH: Final = 1 << 20
 MAX_BLOCKS: Final = 2_001
+MAX_LINE: Final = 300
+"""The longest line that is a title with a link."""
 
 _ELEMENTS: Final = (
     "document|doc|result|search_result|searchresult|source|passage|chunk|snippet|context|article"
@@ -66,14 +68,19 @@ _LINKED_TITLE: Final = re.compile(
     r"(?:\*\*|__)?[ \t]*$",
     re.MULTILINE,
 )
-_NEXT_SNIPPET: Final = re.compile(r"\]?,?\s+\[?(?=snippet: )")
-_TITLE_AND_LINK: Final = re.compile(
-    r"(?:\A|(?<=\n\n))(?P<title>[^\n]+?)[ \t]+\((?P<url>https?://[^\s()]+)\)[ \t]*(?=\n[ \t]*\S)"
-)
+_SENTENCE: Final = (".", "!", "?", "。")
+"""The ends of what is no title."""
 _APART: Final = re.compile(
     r"(?:\n[ \t]*|^[ \t]*(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]*)\n\Z", re.MULTILINE
 )
 """Matches a blank line, or a rule, at the end."""
+_WITH_LINK: Final = re.compile(r"^[^\n()]+[ \t]\(https?://[^\s()]+\)[ \t]*$", re.MULTILINE)
+_NEXT_SNIPPET: Final = re.compile(r"\]?,?\s+\[?(?=snippet: )")
+_TITLE_AND_LINK: Final = re.compile(
+    r"(?:\A|(?<=\n\n))(?P<title>[^\n]+?)[ \t]+\((?P<url>https?://[^\s()]+)\)[ \t]*(?=\n[ \t]*\S)"
+)
+_BLANK: Final = re.compile(r"\n[ \t]*\n\s*")
+_ONLY_LINK: Final = re.compile(r"[ \t]*<?https?://[^\s<>]+>?[ \t]*")
 _LINK_ALONE: Final = re.compile(r"\s*<?(?P<url>https?://[^\s<>]+)>?[ \t]*(?:\n|$)")
 _IDS: Final = frozenset(("id", "documentid", "docid", "chunkid", "articleid", "pageid"))
 _URLS: Final = frozenset(("url", "link", "href", "uri", "source", "address", "quelle", "fuente"))
@@ -425,6 +432,8 @@ def _titled_blocks(value: str) -> list[Document] | None:
         body = _RULE.sub("", value[match.end() : end]).strip()
         if not body:
             return None
+        if linked and _WITH_LINK.search(body):
+            return None  # a list of links
         if linked:
             found.append(Document(None, match["url"], None, text(match["title"]), text(body)))
             continue
@@ -432,6 +441,42 @@ def _titled_blocks(value: str) -> list[Document] | None:
         if document is None or not (document.url or document.id):
             return None
         found.append(document)
+    return found
+
+
+def _linked_lines(value: str) -> list[Document] | None:
+    """Lines that each have one link, as in ``Refunds (https://kb.example/1)``."""
+    lines = [line.strip() for line in value.splitlines() if line.strip()]
+    if len(lines) > 1 and is_preamble(lines[0]):
+        lines = lines[1:]
+    links = [_LINK.findall(line) for line in lines]
+    if not 1 < len(lines) <= MAX_BLOCKS or any(len(each) != 1 for each in links):
+        return None
+    if len({link for [link] in links}) == 1 or any(len(line) > MAX_LINE for line in lines):
+        return None  # sentences that cite it
+    return _all(_linked(_MARKER.sub("", line)) for line in lines)
+
+
+def _addressed_blocks(value: str) -> list[Document] | None:
+    """Blocks between blank lines that have an address alone as their first or second line."""
+    parts = [part.strip() for part in _BLANK.split(value.strip())]
+    if len(parts) > 1 and is_preamble(parts[0]):
+        parts = parts[1:]
+    if not 1 < len(parts) <= MAX_BLOCKS:
+        return None
+    blocks = [part.splitlines() for part in parts]
+    places = {
+        tuple(place for place, line in enumerate(lines) if _ONLY_LINK.fullmatch(line))
+        for lines in blocks
+    }
+    if places not in ({(0,)}, {(1,)}):
+        return None
+    [(place,)] = places
+    found = []
+    for lines in blocks:
+        title = text(lines[0].strip(" *_#")) if place else None
+        body = text("\n".join(lines[place + 1 :]).strip())
+        found.append(Document(None, lines[place].strip(" \t<>"), None, title, body or title))
     return found
 
 
@@ -453,18 +498,17 @@ def _headed_blocks(value: str) -> list[Document] | None:
     ends = [*(match.start() for match in headings[1:]), len(value)]
     blocks = []
     for match, end in zip(headings, ends, strict=True):
-        own = match["rest"].strip(" \t=#*-_:.)]>|")
+        own = match["rest"].strip(" \t=#*-_:)]>|").lstrip(".")
         attributes = _in_heading(own)
         body = (
             _RULE.sub("", value[match.end() : end]).strip()
             if mark == ""
             else value[match.end() : end].strip()
         )
-        blocks.append(
-            block(
-                f"{attributes}\n{body}" if attributes else body, None if attributes else text(own)
-            )
-        )
+        if attributes or own.endswith(_SENTENCE):
+            blocks.append(block(f"{attributes or own}\n{body}"))
+        else:
+            blocks.append(block(body, text(own)))
     return _all(iter(blocks))
 
 
@@ -526,6 +570,8 @@ TEXTS: Final[tuple[TextShape, ...]] = (
     TextShape("passages between rules: ---", _ruled),
     TextShape("blocks under titles that are links, or have an id or address below", _titled_blocks),
     TextShape("snippet: …, title: …, link: …, as LangChain's DuckDuckGo", _snippets),
+    TextShape("lines that each have a link", _linked_lines),
+    TextShape("blocks between blank lines, with an address as a line", _addressed_blocks),
 )
 
 

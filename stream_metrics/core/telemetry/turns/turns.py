@@ -41,6 +41,7 @@ from stream_metrics.core.telemetry.retrieval.outputs import (
 from stream_metrics.core.telemetry.retrieval.page_ids import find_page_ids
 from stream_metrics.core.telemetry.retrieval.reranking import apply_rerankers, find_rerankers
 from stream_metrics.core.telemetry.retrieval.searches import Retrieval, SpanProblem, document_lists
+from stream_metrics.core.telemetry.retrieval.tools import recorded
 from stream_metrics.core.telemetry.roles.mapping import Role, SpanMapping
 from stream_metrics.core.telemetry.roles.resolution import MILLISECOND
 from stream_metrics.core.telemetry.roles.tree import SpanTree
@@ -272,6 +273,15 @@ class TurnBuilder:
                 yield SpanProblem(retrieval.span, "too_large", f"it has {number}")
             elif (problem := identities.problem(retrieval.documents)) is not None:
                 yield SpanProblem(retrieval.span, *problem)
+            elif self._has_cut_result(retrieval.span):
+                yield SpanProblem(retrieval.span, "truncated", "the tool's result was cut off")
+
+    def _has_cut_result(self, span: Span) -> bool:
+        """Whether a limit cut off what a tool returned, and results are missing at its end."""
+        row = self._tree.rows.get(span.span_id)
+        if row is None or row.role is not Role.TOOL:
+            return False
+        return any(map(self._text_limit.has_cut, recorded(span, row)))
 
     def _impossible_times(self, id: str, members: Sequence[Span]) -> Iterable[SpanProblem]:
         """Spans with impossible times, if the turn depends on them."""
