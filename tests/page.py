@@ -92,6 +92,7 @@ class Showcase:
             lambda: self.now_us,
             runbook_url=self.runbook_url,
             group=self.group() if self.grouped else None,
+            runaways=lambda: self.worst.runaways(),
         )
         self.board = Board(inputs, interval_seconds=self.interval_seconds)
         self.collector = WindowCollector(self.windows, lambda: self.now_us)

@@ -445,7 +445,7 @@ self._source.read_from(
     Mutation(
         "a build counts what arrives",
         "records that a build reads count for alerts a second time",
-        (Edit(OPERATIONS, "        if self._reading is self._live:\n    ", ""),),
+        (Edit(OPERATIONS, "if self._reading is self._live:", "if True:"),),
         "tests/unit/test_arrival_counters.py::test_a_build_counts_nothing",
         "assert fed.net() == {}",
     ),

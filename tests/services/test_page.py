@@ -141,10 +141,32 @@ async def test_the_page_says_what_its_figures_leave_out(browser: Browser) -> Non
         await looked.page.reload()
 
         await expect(looked.page.locator("#beyond-limit")).to_have_text(
-            "1 turn beyond a limit (third): what goes beyond it is not in these figures."
+            "1 turn beyond a limit (third): 1,001 results of 1 search are not in these figures."
         )
         await expect(looked.page.locator("#worst-list")).to_contain_text("1,000 of 1,001+")
         violations = (await Axe().run(looked.page)).response["violations"]
+
+    assert [(v["id"], v["nodes"][0]["html"]) for v in violations] == []
+    assert looked.complaints == []
+
+
+async def test_the_page_names_the_conversation_of_a_turn_that_runs_away(browser: Browser) -> None:
+    """Among what is wrong, and with a link to its trace; its tile shows that it repeats itself."""
+    loop = [searched("chat-7", n, ["a"], NOON_S + n, agent="third") for n in range(1, 52)]
+    for event in loop:
+        event["searches"][0]["query"] = "the same"
+    url = "https://traces.example.org/{conversation_id}"
+    showcase = await Showcase.new(*loop, now_us=NOON_US + 60_000_000, conversation_url=url)
+    async with looking(browser, showcase) as looked:
+        page = looked.page
+        await expect(page.locator("#wrong")).to_contain_text(
+            "turn 1 of conversation chat-7 (third) has 51 iterations"
+        )
+        await expect(page.locator("#runaways")).to_contain_text("turn 1: 51 iterations")
+        link = page.locator("#runaway-list a")
+        await expect(link).to_have_attribute("href", "https://traces.example.org/chat-7")
+        await expect(looked.tile("repeated_searches")).to_have_text("98\u202f%")
+        violations = (await Axe().run(page)).response["violations"]
 
     assert [(v["id"], v["nodes"][0]["html"]) for v in violations] == []
     assert looked.complaints == []

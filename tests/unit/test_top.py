@@ -119,6 +119,19 @@ def test_it_lists_conversations_and_duplicates(namespace: RedisOptions) -> None:
     assert ["2.0.a", "iteration", "2", "1.0.a", "iteration", "1", "id", "other"] in lines
 
 
+def test_it_names_the_conversations_of_turns_that_run_away(
+    namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come first, from as many iterations on as the settings say."""
+    monkeypatch.setenv("STREAM_METRICS_ALERTS__RUNAWAY_ITERATIONS", "2")
+    fill(namespace, *EVENTS)
+
+    lines = [" ".join(line.split()) for line in run().stdout.splitlines()]
+
+    assert "Turns that run away: very many iterations" in lines
+    assert "c-1 first 1 2024-06-10 12:00:00Z 2" in lines
+
+
 def test_it_says_which_turns_are_beyond_a_limit(
     namespace: RedisOptions, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -129,7 +142,7 @@ def test_it_says_which_turns_are_beyond_a_limit(
     lines = [" ".join(line.split()) for line in run().stdout.splitlines()]
     exported = CliRunner().invoke(app, ["export", "--out", str(tmp_path)])
 
-    said = "2 turns beyond a limit{}: what goes beyond it is not in these figures"
+    said = "2 turns beyond a limit{}: 3 results of 2 searches are not in these figures"
     assert said.format(" (first 1, second 1)") in lines
     assert "c-2 second 0.67 0.00 3+ 2 1 1" in lines
     assert said.format("") in exported.stderr

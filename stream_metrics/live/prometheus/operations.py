@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Final
 
@@ -78,6 +79,7 @@ class Operations(ServiceMetrics):
             f"another one in the last {STILL_MS // 60_000} minutes; 0 without one.",
             dimension,
         )
+        self._measured: set[str] = set()
         self._count_events(windows)
         self._count_delivery(topics)
         self._measure_reading(topics)
@@ -332,19 +334,19 @@ class Operations(ServiceMetrics):
 
     def agents_known(self, agents: Iterable[str], counts: frozenset[str] = ALL_COUNTS) -> None:
         """These agents have series, and the state has these counts."""
-        agents = tuple(agents)
+        agents = frozenset(agents)
         self._arrivals.know(agents, counts)
-        for agent in agents:
-            self._measure_runaways(agent)
+        self._measure_runaways(agents)
 
-    def _measure_runaways(self, agent: str) -> None:
-        """Have a gauge of the agent, which is read from ``runaways`` at each scrape."""
+    def _measure_runaways(self, agents: Iterable[str]) -> None:
+        """Have a gauge of each agent, which is read from ``runaways`` at each scrape."""
+        for agent in set(agents) - self._measured:
+            self._measured.add(agent)
+            self._longest.labels(agent).set_function(partial(self._longest_of, agent))
 
-        def longest() -> int:
-            found = (one.iterations for one in self.runaways.going_on() if one.agent == agent)
-            return max(found, default=0)
-
-        self._longest.labels(agent).set_function(longest)
+    def _longest_of(self, agent: str) -> int:
+        found = (one.iterations for one in self.runaways.going_on() if one.agent == agent)
+        return max(found, default=0)
 
     def ran_away(self, turns: Sequence[RunawayTurn]) -> None:
         """These turns have many iterations, and have just had another.
@@ -354,8 +356,7 @@ class Operations(ServiceMetrics):
         if self._reading is not self._live:
             return
         self.runaways.note(turns)
-        for agent in {one.agent for one in turns}:
-            self._measure_runaways(agent)
+        self._measure_runaways(one.agent for one in turns)
 
     def forgotten(self, conversation_id: str) -> None:
         """A conversation was erased."""
@@ -368,6 +369,7 @@ class Operations(ServiceMetrics):
         """
         if self._reading is self._live:
             self._arrivals.add(net)
+            self._measure_runaways(net)
 
     def counted(self, now_ms: int, timestamps_ms: Iterable[int]) -> None:
         """Records of these timestamps count in the windows from ``now_ms`` on."""
