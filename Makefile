@@ -355,12 +355,14 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --constraint constraints.txt --extra spark --output-file tests/spark/requirements.txt \
 		pyproject.toml tests/spark/requirements.in
 	@$(PIN) --upgrade --output-file examples/langgraph/requirements.txt examples/langgraph/requirements.in
-	@for environment in shared openllmetry loongsuite; do \
+	@for environment in shared openllmetry loongsuite agents strands adk crewai; do \
 		$(BIN)/uv pip compile --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
 			--no-emit-find-links --no-config --quiet --custom-compile-command "make lock" --upgrade \
 			--output-file tests/conformance/environments/$$environment.txt \
 			tests/conformance/environments/$$environment.in; \
 	done
+	@cd tests/conformance/environments/javascript && npm update --package-lock-only --ignore-scripts \
+		--omit-lockfile-registry-resolved --no-audit --no-fund --silent
 	@printf 'maturin\nmypy\nsetuptools\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -
 

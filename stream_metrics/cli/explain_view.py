@@ -139,7 +139,10 @@ def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
 def _tool_title(one: Mapping[str, Any]) -> str:
     if not one["name"]:
         return "Traces"
-    kind = one["kind"] if one["kind"] != "turn" else next(iter(one["roles"]))
+    kind = one["kind"]
+    if kind in ("span", "turn"):
+        role = next(iter(one["roles"]))
+        kind = role if role in ("turn", "model", "step") else "span"
     return f"{kind.capitalize()} {printable(one['name'])}"
 
 
@@ -204,6 +207,7 @@ _HAVE_ROWS: Final = {
 _OUTCOMES: Final = {
     "search": ("search", "searches"),
     "inside": ("part of another search", "parts of other searches"),
+    "around": ("around a search", "around searches"),
     "no search": ("that is no search", "that are no searches"),
     "refused": ("refused", "refused"),
 }

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.matrix import Case, cases
+from tests.conformance.matrix import JAVASCRIPT, Case, cases
 from tests.conformance.page import Outcome, written
 from tests.conformance.verdicts import helps, interpret_lines, verdict
 
@@ -42,7 +42,20 @@ def environment(name: str, folder: Path) -> Path:
     return python
 
 
-def run(case: Case, python: Path, out: Path) -> str:
+def javascript(place: Path) -> None:
+    """Lay the programs in JavaScript and their packages into a folder."""
+    wanted = HERE / "environments" / "javascript"
+    stamp = place / "installed.json"
+    lock = (wanted / "package-lock.json").read_bytes()
+    shutil.copytree(wanted, place, dirs_exist_ok=True)
+    if not stamp.exists() or stamp.read_bytes() != lock:
+        print("installing the environment javascript", file=sys.stderr)
+        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+        subprocess.run(["npm", "ci", *options], cwd=place, check=True)
+        stamp.write_bytes(lock)
+
+
+def run(case: Case, python: Path, node: Path, out: Path) -> str:
     """Run a program, which writes into a folder; the error, or an empty text."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -53,7 +66,7 @@ def run(case: Case, python: Path, out: Path) -> str:
             subprocess.run(
                 [*map(str, command), *case.variant.split()],
                 cwd=ROOT,
-                env={**os.environ, **case.limits, **_SETTINGS},
+                env={**os.environ, **case.limits, **_SETTINGS, "NODE_PROGRAMS": str(node)},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 timeout=SECONDS,
@@ -82,10 +95,13 @@ def outcomes(wanted: Iterable[Case], folder: Path, again: bool) -> list[Outcome]
     pythons = {
         name: environment(name, folder) for name in sorted({case.environment for case in missing})
     }
+    node = folder / "environments" / "javascript"
+    if any(case.framework in JAVASCRIPT for case in missing):
+        javascript(node)
     said = threading.Lock()
 
     def one(case: Case) -> Outcome:
-        failed = run(case, pythons[case.environment], outs[case]) if case in missing else ""
+        failed = run(case, pythons[case.environment], node, outs[case]) if case in missing else ""
         found = Outcome(case, "failed", failed, [], {}) if failed else judged(case, outs[case])
         with said:
             print(f"{case.name}: {found.kind} {found.why}".rstrip(), file=sys.stderr)

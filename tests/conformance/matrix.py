@@ -75,6 +75,10 @@ _OPENAI_AGENTS: Final = (
     "session filesearch"
 )
 
+_SERVED: Final = "tool objects envelope headed texttool innocent partool empty skip memory other"
+JAVASCRIPT: Final = ("ai_sdk", "langchain_js")
+"""Frameworks whose programs run in Node."""
+
 # Environment, framework, instrumentations, scenarios.
 _PLAIN: Final = (
     ("shared", "langchain", "openinference otel langfuse mlflow langsmith azure", _LANGCHAIN),
@@ -89,6 +93,33 @@ _PLAIN: Final = (
     ("shared", "dspy", "openinference otel langfuse mlflow", _DSPY),
     ("shared", "openai_agents", "openinference otel langfuse mlflow", _OPENAI_AGENTS),
     ("openllmetry", "openai_agents", "openllmetry", _OPENAI_AGENTS),
+    ("agents", "pydantic_ai", "native openinference", _SERVED),
+    ("agents", "pydantic_ai", "native", "mcp mcptext subagent"),
+    ("strands", "strands", "native latest", "mcp mcptext subagent sequence"),
+    ("adk", "google_adk", "native latest openinference", "subagent sequence"),
+    ("agents", "agent_framework", "native", "subagent sequence"),
+    ("agents", "smolagents", "openinference", "subagent"),
+    ("agents", "agno", "openinference otel", "subagent"),
+    ("crewai", "crewai", "openinference", "sequence"),
+    ("agents", "ai_sdk", "ai6 ai7", "subagent"),
+    ("agents", "ai_sdk", "ai5 ai6 ai7 ai7legacy", _SERVED),
+    ("agents", "openai", "openinference otel", _SERVED),
+    ("openllmetry", "openai", "openllmetry", _SERVED),
+    ("agents", "openai", "openinference otel", "responses resppartool chained"),
+    ("openllmetry", "openai", "openllmetry", "responses resppartool chained"),
+    ("agents", "smolagents", "openinference", _SERVED),
+    ("agents", "smolagents", "otel", "tool skip"),
+    ("strands", "strands", "native latest openinference", _SERVED),
+    ("adk", "google_adk", "native latest openinference", _SERVED),
+    ("crewai", "crewai", "openinference", _SERVED),
+    ("crewai", "crewai", "openllmetry", "tool skip"),
+    ("agents", "agno", "openinference otel", _SERVED),
+    ("agents", "agent_framework", "native openinference", _SERVED),
+    ("agents", "langchain_js", "openinference", _SERVED),
+    ("agents", "anthropic", "openinference otel", _SERVED),
+    ("openllmetry", "anthropic", "openllmetry", _SERVED),
+    ("agents", "google_genai", "openinference otel", _SERVED),
+    ("openllmetry", "google_genai", "openllmetry", _SERVED),
 )
 # Framework, two instrumentations at once, scenarios.
 _TWO: Final = (
@@ -154,6 +185,10 @@ def cases() -> Iterator[Case]:
     for framework, scenarios in (("llamaindex", "rank agent"), ("haystack", "rank agent")):
         for scenario in scenarios.split():
             yield Case("shared", framework, "openinference", scenario, "redacted")
+    for framework in ("openai", "anthropic", "google_genai"):
+        for instrumentation in ("openinference", "otel"):
+            yield Case("agents", framework, instrumentation, "tool", "bare")
+    yield Case("adk", "google_adk", "latest", "tool", "redacted")
     yield Case("shared", "openai_agents", "openinference", "tool", "redacted")
     yield Case("shared", "openai_agents", "otel", "tool", "redacted")
 
@@ -161,10 +196,15 @@ def cases() -> Iterator[Case]:
 PROGRAMS: Final = {
     "graph, vectors": "a graph rewrites the question and searches, by words or in a vector store",
     "tool, agent, asynctool, stream, events": "an agent with a retriever as its tool",
+    "responses, resppartool, chained": "OpenAI's newer API, also where its host keeps the history",
     "artifact, doctool, objects, envelope, dicttool, nodestool": "tools that return documents in "
     "their frameworks' forms",
     "rawtool, quiettool": "a tool that returns JSON, with and without a retriever inside",
     "texttool, listtool": "a tool that returns texts, and that no retriever is seen in",
+    "innocent": "the same, and the tool's name and description do not say that it searches",
+    "mcp, mcptext": "the tool of an MCP server that returns objects, or text with headings",
+    "headed": "a tool that returns text with a heading, title and address for each result",
+    "other": "a tool that is no search is called beside one that is",
     "partool": "a model calls two tools at once",
     "compress, rank, ownrank, middle, llmrank, agentrank, agentpipe": "a reranker that the "
     "framework knows",
@@ -179,6 +219,7 @@ PROGRAMS: Final = {
     "both, side, parallel, parnodes, send, threads, batch": "searches side by side",
     "router, merging": "retrievers around others",
     "subagent, subgraph, handoff, agentengine": "agents, graphs and engines inside of others",
+    "sequence": "an agent that searches, and one that writes down what it found",
     "chain, engine, rag, loop, retrieve, retriever, hops, react": "without an agent, or with the "
     'framework\'s own loop; chain needs `otlp.turn = "trace"` where each chain is a workflow',
     "chat, memory": "the framework keeps the conversation",
@@ -188,6 +229,7 @@ PROGRAMS: Final = {
     "wrapped": "a retriever calls another without handing on its callbacks",
     "alone, embedded, unseen, filesearch": "retrieval past what instrumentations know",
     "redacted, semconv, nosession": "contents switched off, MLflow's GenAI conventions, no session",
+    "bare": "a loop over an API without a span of its own, so that each model call is a trace",
     "cut, few": "attributes of 200 characters at most, or nine attributes a span",
 }
 """What the programs do, by their names or how these begin."""

@@ -15,6 +15,18 @@ _NAMES: Final = {
     "haystack": "Haystack",
     "dspy": "DSPy",
     "openai_agents": "OpenAI Agents",
+    "pydantic_ai": "pydantic-ai",
+    "ai_sdk": "Vercel AI SDK",
+    "openai": "OpenAI's API",
+    "smolagents": "smolagents",
+    "strands": "Strands",
+    "google_adk": "Google ADK",
+    "crewai": "CrewAI",
+    "agno": "Agno",
+    "agent_framework": "Microsoft Agent Framework",
+    "langchain_js": "LangChain.js",
+    "anthropic": "Anthropic's API",
+    "google_genai": "Google's API",
     "openinference": "OpenInference",
     "otel": "OpenTelemetry GenAI",
     "langfuse": "Langfuse",
@@ -25,6 +37,11 @@ _NAMES: Final = {
     "traceloop": "Traceloop SDK",
     "loongsuite": "LoongSuite",
     "native": "its own tracer",
+    "latest": "its own tracer, newest conventions",
+    "ai5": "its own",
+    "ai6": "its own",
+    "ai7": "its own",
+    "ai7legacy": "its own as before",
 }
 _FRAMEWORKS: Final = {
     "langchain": ("langchain", "langgraph"),
@@ -32,6 +49,18 @@ _FRAMEWORKS: Final = {
     "haystack": ("haystack-ai",),
     "dspy": ("dspy",),
     "openai_agents": ("openai-agents",),
+    "pydantic_ai": ("pydantic-ai-slim",),
+    "ai_sdk": (),
+    "openai": ("openai",),
+    "smolagents": ("smolagents",),
+    "strands": ("strands-agents",),
+    "google_adk": ("google-adk",),
+    "crewai": ("crewai",),
+    "agno": ("agno",),
+    "agent_framework": ("agent-framework-core",),
+    "langchain_js": ("npm:langchain",),
+    "anthropic": ("anthropic",),
+    "google_genai": ("google-genai",),
 }
 _PACKAGES: Final = {
     ("openinference", "langchain"): "openinference-instrumentation-langchain",
@@ -47,6 +76,33 @@ _PACKAGES: Final = {
     ("openllmetry", "llamaindex"): "opentelemetry-instrumentation-llamaindex",
     ("openllmetry", "haystack"): "opentelemetry-instrumentation-haystack",
     ("openllmetry", "openai_agents"): "opentelemetry-instrumentation-openai-agents",
+    **{
+        ("openinference", name): f"openinference-instrumentation-{package}"
+        for name, package in (
+            ("pydantic_ai", "pydantic-ai"),
+            ("openai", "openai"),
+            ("smolagents", "smolagents"),
+            ("strands", "strands-agents"),
+            ("google_adk", "google-adk"),
+            ("crewai", "crewai"),
+            ("agno", "agno"),
+            ("agent_framework", "agent-framework"),
+            ("anthropic", "anthropic"),
+            ("google_genai", "google-genai"),
+        )
+    },
+    ("openinference", "langchain_js"): "npm:@arizeai/openinference-instrumentation-langchain",
+    **{
+        ("otel", name): f"opentelemetry-instrumentation-genai-{name}"
+        for name in ("openai", "smolagents", "agno", "anthropic")
+    },
+    ("otel", "google_genai"): "opentelemetry-instrumentation-google-genai",
+    **{
+        ("openllmetry", name): f"opentelemetry-instrumentation-{name}"
+        for name in ("openai", "crewai", "agno", "anthropic")
+    },
+    ("openllmetry", "google_genai"): "opentelemetry-instrumentation-google-generativeai",
+    **{(f"ai{major}", "ai_sdk"): f"npm:ai{major[0]}" for major in ("5", "6", "7", "7legacy")},
     ("langfuse", "haystack"): "langfuse-haystack",
     ("native", "haystack"): "opentelemetry-haystack",
     ("langsmith", ""): "langsmith",

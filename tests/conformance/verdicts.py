@@ -89,6 +89,9 @@ def verdict(
             unmatched.append(turn)
     if label := next(filter(None, map(_label_with_text, turns)), None):
         return Verdict("WRONG", f"what a user or a document says is in a label: {label!r}")
+    skipped = sum(turn.skipped for one in interpretations for turn in one.turns)
+    if skipped > (silent := _turns_without_search(account)):
+        return Verdict("WRONG", f"{skipped} turns are told as without a search, not {silent}")
     if unmatched:
         return Verdict("WRONG", f"{_shown(unmatched[0])} is not in {dict(expected)}; {reasons}")
     if not any(one.turns for one in interpretations):
@@ -124,6 +127,14 @@ def _expected(account: Account) -> dict[tuple[str, int], list[list[str]]]:
             _canonical(id) for id in ids
         )
     return {key: [each[number] for number in sorted(each)] for key, each in sorted(found.items())}
+
+
+def _turns_without_search(account: Account) -> int:
+    """How many turns between others of their session have no search."""
+    known: dict[str, set[int]] = {}
+    for session, turn, *_ in account:
+        known.setdefault(session, set()).add(turn)
+    return sum(max(turns) - len(turns) for turns in known.values())
 
 
 def _iterations(turn: Turn) -> list[list[list[str]]]:

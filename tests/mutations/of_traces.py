@@ -97,7 +97,9 @@ BRIDGES: Final = (
         "`stream-metrics explain` sends users to settings that change nothing",
         (
             Edit(
-                TRIED, "            if effect.helps(tool.kind):\n", "            if effect.calls:\n"
+                TRIED,
+                "            if effect.helps(tool.kind, refused=bool(tool.own)):\n",
+                "            if effect.calls:\n",
             ),
         ),
         "tests/unit/test_explain.py::test_settings_that_change_nothing_are_not_told",

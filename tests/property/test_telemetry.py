@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import (
     PRESETS,
     Grading,
@@ -17,6 +18,8 @@ from stream_metrics.core.telemetry import (
     events,
     interpret,
 )
+from stream_metrics.core.telemetry.explanation import explain
+from stream_metrics.core.telemetry.interpret import Details
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES, RESULT
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from tests.helpers import examples
@@ -130,6 +133,20 @@ def test_no_content_of_spans_fails_the_interpretation(spans: list[Span], options
 
     assert sum(one.refused.values()) >= len(one.refusals)
     assert one.spans + one.repeated + one.refused["bad_id"] == len(spans)
+
+
+@settings(max_examples=examples(50))
+@given(any_spans(), OPTIONS)
+def test_any_spans_are_explained_with_valid_settings(spans: list[Span], options: Options) -> None:
+    """Each search of a turn is told once, and each row that is proposed can be in the settings."""
+    details = Details()
+    one = interpret(spans, MAPPING, options, details)
+    seen = [*explain(spans, MAPPING, details, one)]
+
+    searches = [search.span_id for turn in one.turns for search in turn.searches]
+    assert sorted(each.span_id for each in seen if each.outcome == "search") == sorted(searches)
+    for row, _ in (row for each in seen for row in each.rows):
+        OtlpSettings().with_row(row)
 
 
 @settings(max_examples=examples(50))

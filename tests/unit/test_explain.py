@@ -128,7 +128,7 @@ SMALL = {
     "a text": (TEXT, 3),
     "messages": (MESSAGES, 2),
     "a list of unknown names": (ROWS, 1),
-    "a list of names": (STRINGS, 3),
+    "a list of titles": (STRINGS, 3),
     "a function": (FUNCTION, 0),
     "documents in an attribute that no row names": (ELSEWHERE, 2),
     "a name that patterns and TOML have to spell otherwise": (ODD, 2),
@@ -168,7 +168,7 @@ def test_each_row_is_valid_and_gives_what_it_says(name: str) -> None:
         gives_what_it_says(effect, [spans])
 
 
-def test_each_row_gives_what_it_says_of_captured_programs() -> None:
+def test_each_row_gives_what_it_says_of_a_captured_program() -> None:
     """All eight searches, each with three results, in three turns."""
     several = traces(capture("langchain-mlflow-tool-semconv", CONFORMANCE))
     found = effects(explained(*several))
@@ -201,6 +201,21 @@ def test_a_tool_that_does_not_say_that_it_searches_is_first_called_none() -> Non
     told = [(effect["condition"], effect["searches"]) for effect in one["effects"]]
 
     assert told == [("if it is no search", 0), ("if it searches", 1)]
+
+
+def test_a_tool_that_is_passed_over_is_told_with_the_row_that_makes_it_a_search() -> None:
+    """It counts as no search beside one, and nothing says so but this."""
+    spans = turn(
+        ran("search_docs", LISTED, QUERY, id="s"), ran("manual", PASSAGES, id="m", start=30)
+    )
+    one = tools(explained(spans))["manual"]
+    first = one["effects"][0]
+
+    assert (one["outcomes"], one["refused"]) == ({"no search": 1}, {})
+    assert first["row"] == 'otlp.shapes = [{tool = "manual", split = "\\n\\n"}]'
+    assert first["condition"] == "if it searches, and blank lines divide its results"
+    assert (first["searches"], first["all_searches"], first["all_results"]) == (1, 2, 5)
+    gives_what_it_says(first, [spans])
 
 
 def test_rows_come_before_those_of_the_settings() -> None:

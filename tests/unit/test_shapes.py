@@ -75,6 +75,11 @@ def test_an_empty_list_is_an_empty_search(case: Case) -> None:
     assert read(case.answer(())).documents == ()
 
 
+def test_an_empty_list_in_a_text_in_json_is_an_empty_search() -> None:
+    """So the AI SDK writes the result of a tool that returned it as a text."""
+    assert read("[]").documents == ()
+
+
 @EACH
 def test_the_same_list_twice_counts_once(case: Case) -> None:
     """MCP has results as text and as structure."""

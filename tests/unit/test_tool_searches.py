@@ -210,6 +210,32 @@ def test_results_in_an_event_are_read(event: SpanEvent) -> None:
     assert (found(one), one.refused) == ([["a", "b"]], {})
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"input.value": '{"args": [], "sanitize": true, "kwargs": {"query": "refunds"}}'},
+        {"gcp.vertex.agent.tool_call_args": QUERY},
+    ],
+    ids=["smolagents", "ADK"],
+)
+def test_the_query_is_read_from_the_arguments_of_the_tool(arguments: dict[str, str]) -> None:
+    """Frameworks write them under names and in forms of their own."""
+    one = turn_with(ran("search_docs", DOCUMENTS, attributes=arguments))
+
+    assert [search.query for search in one.turns[0].searches] == ["refunds"]
+
+
+def test_a_tool_whose_event_has_no_documents_is_passed_over() -> None:
+    """A content block with an object in JSON is not the documents of the tool."""
+    block = json.dumps([{"text": '{"orders": [{"number": 1}]}'}])
+    event = SpanEvent("gen_ai.choice", 0, {"message": block})
+    other = ran("list_orders", None, '{"customer": "a"}', id="o", events=(event,))
+
+    one = turn_with(ran("search_docs", DOCUMENTS, QUERY), other)
+
+    assert (found(one), one.refused) == ([["a", "b"]], {})
+
+
 @pytest.mark.parametrize("name", ["tool_response", "tool.output", "gcp.vertex.agent.tool_response"])
 def test_results_in_another_attribute_of_the_tool_are_read(name: str) -> None:
     """Instrumentations have names of their own for it."""
@@ -270,6 +296,13 @@ def test_a_result_that_was_left_out_is_said_to_be_missing(result: str) -> None:
     one = turn_with(ran("search_docs", None, QUERY, attributes={"tool_response": result}))
 
     assert (one.turns, one.refused) == ((), {"content_off": 1})
+
+
+def calling(query: str, *results: dict[str, Any], id: str = "") -> str:
+    """Messages with a call that has no id, or one of its own, and with results."""
+    call = {"type": "tool_call", "id": id, "name": "search_docs", "arguments": {"query": query}}
+    messages = [{"role": "assistant", "parts": [call]}]
+    return json.dumps([*messages, *({"role": "user", "parts": [one]} for one in results)])
 
 
 CALL = {"type": "tool_call", "id": "c", "name": "search_docs", "arguments": {"query": "refunds"}}
@@ -425,6 +458,24 @@ ANSWERS = {
             )
         },
     ),
+    "OpenLLMetry of Gemini, without ids and names": (
+        {"gen_ai.output.messages": calling("refunds")},
+        {
+            "gen_ai.input.messages": calling(
+                "refunds", {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
+            )
+        },
+    ),
+    "OpenLLMetry of OpenAI's responses, with different ids": (
+        {"gen_ai.output.messages": calling("refunds", id="fc_1")},
+        {
+            "gen_ai.input.messages": calling(
+                "refunds",
+                {"type": "tool_call_response", "id": "call_1", "response": DOCUMENTS},
+                id="fc_1",
+            )
+        },
+    ),
     "OpenLLMetry": (
         {
             "gen_ai.completion.0.tool_calls.0.id": "c",
@@ -438,6 +489,33 @@ ANSWERS = {
         },
     ),
 }
+
+
+def test_of_calls_without_ids_each_has_the_result_of_its_own_arguments() -> None:
+    """Also where the history that the next call is given begins later than that of this one."""
+    answer = {"type": "tool_call_response", "id": "", "response": "[]"}
+    whole = calling("first", answer)
+
+    one = with_messages(
+        {"gen_ai.input.messages": whole, "gen_ai.output.messages": calling("second")},
+        {"gen_ai.input.messages": calling("second", {**answer, "response": DOCUMENTS})},
+    )
+
+    [turn] = one.turns
+    assert [(each.query, len(each.results)) for each in turn.searches] == [("second", 2)]
+
+
+def test_results_without_ids_are_not_read_where_some_are_missing() -> None:
+    """Of two calls and one result nothing tells whose it is."""
+    answer = {"type": "tool_call_response", "id": "", "response": DOCUMENTS}
+    calls = json.loads(calling("first")) + json.loads(calling("second"))
+    given = json.dumps([*calls, {"role": "user", "parts": [answer]}])
+
+    one = with_messages(
+        {"gen_ai.output.messages": json.dumps(calls)}, {"gen_ai.input.messages": given}
+    )
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
 
 
 def with_messages(answer: dict[str, Any], given: dict[str, Any], *inner: Span) -> Interpretation:
@@ -464,7 +542,9 @@ def test_a_call_without_a_span_is_read_from_messages(
     assert one.turns[0].searches[0].route == "search_docs"
 
 
-@pytest.mark.parametrize("name", sorted(ANSWERS.keys() - {"Gemini, without ids"}))
+@pytest.mark.parametrize(
+    "name", [name for name in ANSWERS if "without ids" not in name and "different ids" not in name]
+)
 def test_a_span_without_its_result_takes_it_from_messages(name: str) -> None:
     """By the id of the call."""
     answer, given = ANSWERS[name]
@@ -1012,3 +1092,56 @@ def test_an_empty_list_beside_a_text_is_no_empty_search() -> None:
     one = turn_with(ran("search_docs", {"answer": "Five days.", "references": []}, QUERY))
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_calls_are_read_from_what_models_were_given_where_no_answer_is_recorded() -> None:
+    """Some instrumentations record prompts only; what an earlier turn called is no new call."""
+    given = ANSWERS["OpenTelemetry"][1]
+
+    told = with_messages({"gen_ai.input.messages": "[]"}, given)
+    before = with_messages(given, given)
+
+    assert (found(told), told.refused) == ([["a", "b"]], {})
+    assert [turn.skipped for turn in before.turns] == [True]
+
+
+def test_a_result_that_a_later_call_tells_belongs_to_the_first_that_may_have_had_it() -> None:
+    """The calls between do not record what they were given, and separate iterations."""
+    first, second = (
+        genai(
+            "chat",
+            f"m{number}",
+            10 * number,
+            10 * number + 1,
+            gen_ai__output__messages=json.dumps(
+                [{"role": "assistant", "parts": [{**CALL, "id": f"c{number}"}]}]
+            ),
+        )
+        for number in (1, 2)
+    )
+    results = [
+        {"type": "tool_call_response", "id": f"c{number}", "response": DOCUMENTS}
+        for number in (1, 2)
+    ]
+    messages = json.dumps([{"role": "tool", "parts": results}])
+    one = turn_with(first, second, genai("chat", "m3", 30, 31, gen_ai__input__messages=messages))
+
+    assert [search.iteration for search in one.turns[0].searches] == [1, 2]
+
+
+def test_results_in_events_of_tools_messages_are_read() -> None:
+    """The event says its role, and its ``id`` is that of the call."""
+    function = {"name": "search_docs", "arguments": QUERY}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    answer = {"role": "assistant", "tool_calls": calls}
+    asking = genai(
+        "chat",
+        "m1",
+        10,
+        11,
+        events=(SpanEvent("gen_ai.choice", 0, {"message": json.dumps(answer)}),),
+    )
+    result = {"id": "c", "content": json.dumps(DOCUMENTS)}
+    answering = genai("chat", "m2", 20, 21, events=(SpanEvent("gen_ai.tool.message", 0, result),))
+
+    assert found(turn_with(asking, answering)) == [["a", "b"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -126,14 +127,17 @@ def test_the_outermost_agent_names_the_conversation() -> None:
     assert interpreted(outer, own).refused == {"no_conversation": 1}
 
 
-def test_the_ai_sdk_names_agent_and_conversation_in_its_metadata() -> None:
-    """Its function and session are attributes of the program."""
+@pytest.mark.parametrize(
+    "session", ["ai.telemetry.metadata.sessionId", "ai.settings.context.sessionId"]
+)
+def test_the_ai_sdk_names_agent_and_conversation_in_its_metadata(session: str) -> None:
+    """Its function and session are attributes of the program; version 7 has a context for them."""
 
     def of(operation: str, id: str, parent: str, start: float, end: float, **more: str) -> Any:
         attributes = {
             "ai.operationId": operation,
             "ai.telemetry.functionId": "desk",
-            "ai.telemetry.metadata.sessionId": "c",
+            session: "c",
             **more,
         }
         return span(id, parent, start, end, attributes, scope="ai", name=operation)
@@ -148,6 +152,25 @@ def test_the_ai_sdk_names_agent_and_conversation_in_its_metadata() -> None:
 
     [turn] = one.turns
     assert (turn.agent, turn.conversation, turn.searches[0].route) == ("desk", "c", "searchDocs")
+
+
+def test_pydantic_ai_has_the_question_in_the_messages_of_its_agent() -> None:
+    """Of a conversation it is the last one."""
+    messages = [
+        {"role": role, "parts": [{"type": "text", "content": said}]}
+        for role, said in (("user", "first?"), ("assistant", "yes"), ("user", "second?"))
+    ]
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "pydantic_ai.all_messages": json.dumps(messages),
+        "final_result": "no",
+    }
+
+    [turn] = interpreted(
+        span("t", attributes=attributes, scope="pydantic-ai"), search("s", "t", 0)
+    ).turns
+
+    assert (turn.question, turn.answer) == ("second?", "no")
 
 
 def test_a_call_of_the_ai_sdk_without_tools_is_no_turn() -> None:
@@ -180,3 +203,30 @@ def test_rows_read_scopes_of_javascript_as_those_of_python() -> None:
         scope="@arizeai/openinference-instrumentation-langchain",
     )
     assert interpreted(graph, model("m", "g", 1)).turns[0].skipped
+
+
+def test_the_role_of_an_agent_of_crewai_with_what_was_put_into_it_is_no_name() -> None:
+    """Roles have the inputs of a crew, which users write."""
+    scope, inputs = "openinference.instrumentation.crewai", '{"topic": "deadlines of refunds"}'
+
+    def crew(role: str) -> str | None:
+        inside = {"graph.node.id": role, "input.value": "Research it."}
+        one = interpreted(
+            of_kind(
+                "CHAIN",
+                "crew",
+                "",
+                0,
+                99,
+                attributes={"crew_inputs": inputs},
+                scope=scope,
+                name="C.kickoff",
+            ),
+            of_kind("AGENT", "a", "crew", 1, 90, attributes=inside, scope=scope, name="role"),
+            model("m", "a", 2),
+            search("s", "a", 5),
+        )
+        return one.turns[0].agent
+
+    assert crew("Expert") == "Expert"
+    assert crew("Expert on deadlines of refunds") == "service"

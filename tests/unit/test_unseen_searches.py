@@ -278,3 +278,17 @@ def test_what_mcp_does_besides_calls_is_known(method: str) -> None:
 def test_what_is_no_search_by_its_kind_is_known(kind: str) -> None:
     """Whoever wrote it."""
     assert turn(inside("check", {"langfuse.observation.type": kind})).turns[0].skipped
+
+
+def test_an_agent_with_tools_and_without_spans_of_its_model_is_no_skip() -> None:
+    """Some instrumentations write the agent's span only, whatever its tools did."""
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.tool.definitions": '[{"type": "function", "name": "search_docs"}]',
+        "gen_ai.output.messages": '[{"role": "assistant", "content": "That is all."}]',
+    }
+    alone = span("a", attributes=attributes)
+
+    assert interpreted(alone).refused == UNSEEN
+    [told] = interpreted(alone, span("m", "a", attributes={"gen_ai.operation.name": "chat"})).turns
+    assert told.skipped

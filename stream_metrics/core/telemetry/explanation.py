@@ -56,7 +56,7 @@ from stream_metrics.core.telemetry.spans import (
     has_text,
     service_of,
 )
-from stream_metrics.core.telemetry.turns.unseen import UnseenSearches, row_for
+from stream_metrics.core.telemetry.turns.unseen import UnseenSearches, passed_over, row_for
 
 MAX_LISTS: Final = 3
 """The most lists in one result for which rows are proposed."""
@@ -66,7 +66,7 @@ _OF_LISTS: Final = re.compile(r"\.\d+\..*")
 _SEPARATORS: Final = {"\n\n": "blank lines", "\n---\n": "rules", "\n": "lines"}
 
 Kind = Literal["tool", "retriever", "reranker", "span", "turn"]
-Outcome = Literal["search", "inside", "no search", "refused"]
+Outcome = Literal["search", "inside", "around", "no search", "refused"]
 
 
 class Proposal(NamedTuple):
@@ -81,8 +81,8 @@ class Seen(NamedTuple):
 
     Attributes:
         agent, kind, name: Whose it is. A name has no text of a user.
-        outcome: A search that counts; one that is inside or replaced by another; no search; refused
-            itself, or with its turn.
+        outcome: A search that counts; one that is inside or replaced by another; what is around
+            one; no search; refused itself, or with its turn.
         own: Whether a refusal is about it, and not about something else in its turn.
         reason, message: Why it is refused.
         fault: The name of what its turn is refused for, if that is not the span itself.
@@ -271,7 +271,11 @@ class _Explanation:
             documents,
             identified,
             recorded,
-            tuple(self._rows(span, row, result, reason)) if own else (),
+            tuple(
+                self._rows(span, row, result, reason)
+                if own
+                else self._rows_of_passed_over(span, row, result, outcome)
+            ),
         )
 
     def _outcome(self, span: Span) -> tuple[Outcome, bool, Refusal | None]:
@@ -291,7 +295,7 @@ class _Explanation:
             turn = next(iter(self._interpretation.refusals), None)
         if turn is not None and (other or self._tree.role(span) is Role.SEARCH):
             return "refused", False, turn
-        return "no search", False, None
+        return "around" if id in self._around else "no search", False, None
 
     def _named(self, id: str) -> str:
         """The name of a tool or another span."""
@@ -304,8 +308,9 @@ class _Explanation:
     def _role(self, span: Span, result: ToolResult | None, outcome: Outcome) -> str:
         if result is None:
             return "search" if self._tree.role(span) is Role.SEARCH else "reranker"
-        searches = outcome == "search" or (result.searches and outcome != "no search")
-        return "search" if searches else "tool"
+        if outcome in ("around", "no search"):
+            return "tool"
+        return "search" if outcome == "search" or result.searches else "tool"
 
     def _why_refused(self, refusal: Refusal) -> tuple[Reason, str]:
         return refusal.reason, without_texts(refusal.message, self._texts)
@@ -316,7 +321,7 @@ class _Explanation:
             if span.span_id not in self._given:
                 return "the model's provider searched"
             return how(row, span)
-        if span.span_id in self._around and outcome == "no search":
+        if outcome == "around":
             return "what is inside it searches"
         if result.certain:
             return f"{result.certain} says that it searches"
@@ -409,6 +414,16 @@ class _Explanation:
             yield from self._rows_of_span(span, row)
             if result.searches:
                 yield none
+
+    def _rows_of_passed_over(
+        self, span: Span, row: Row, result: ToolResult | None, outcome: Outcome
+    ) -> Iterator[Proposal]:
+        """Rows that may make a search of a tool that counts as none in a turn with searches."""
+        if result is None or outcome != "no search" or not [*passed_over(self._tree, [span], ())]:
+            return
+        for one in self._rows(span, row, result, "unrecognised"):
+            if not one.row.endswith('"other"}'):
+                yield one
 
     def _rows_of_span(self, span: Span, row: Row | None) -> Iterator[Proposal]:
         """Rows that name the attributes in which the span has documents."""

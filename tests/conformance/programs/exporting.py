@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
@@ -25,13 +26,22 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                body = b"".join(self._parts())
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 if self.path.endswith("/v1/traces"):
                     with lock:
                         receiver.requests.append(_decoded(body, self.headers["Content-Type"]))
                 self._answer(b"{}" if "json" in self.headers["Content-Type"] else b"")
+
+            def _parts(self) -> Iterator[bytes]:
+                if self.headers.get("Transfer-Encoding") != "chunked":
+                    yield self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                    return
+                while size := int(self.rfile.readline(), 16):
+                    yield self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
 
             def do_GET(self) -> None:
                 self._answer(b"{}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from opentelemetry import trace
@@ -20,19 +23,47 @@ _OPENINFERENCE = {
     "haystack": ("haystack", "HaystackInstrumentor"),
     "dspy": ("dspy", "DSPyInstrumentor"),
     "openai_agents": ("openai_agents", "OpenAIAgentsInstrumentor"),
+    "smolagents": ("smolagents", "SmolagentsInstrumentor"),
+    "google_adk": ("google_adk", "GoogleADKInstrumentor"),
+    "crewai": ("crewai", "CrewAIInstrumentor"),
+    "agno": ("agno", "AgnoInstrumentor"),
+    "openai": ("openai", "OpenAIInstrumentor"),
+    "anthropic": ("anthropic", "AnthropicInstrumentor"),
+    "google_genai": ("google_genai", "GoogleGenAIInstrumentor"),
 }
+_PROCESSORS = {
+    "pydantic_ai": ("pydantic_ai", "OpenInferenceSpanProcessor"),
+    "strands": ("strands_agents", "StrandsAgentsToOpenInferenceProcessor"),
+    "agent_framework": ("agent_framework", "AgentFrameworkToOpenInferenceProcessor"),
+}
+"""Frameworks that trace themselves, whose spans OpenInference translates."""
 _GENAI = {
-    "langchain": ("langchain", "LangChainInstrumentor"),
-    "llamaindex": ("llama_index", "LlamaIndexInstrumentor"),
-    "dspy": ("dspy", "DSPyInstrumentor"),
-    "openai_agents": ("openai_agents", "OpenAIAgentsInstrumentor"),
+    "langchain": ("genai.langchain", "LangChainInstrumentor"),
+    "llamaindex": ("genai.llama_index", "LlamaIndexInstrumentor"),
+    "dspy": ("genai.dspy", "DSPyInstrumentor"),
+    "openai_agents": ("genai.openai_agents", "OpenAIAgentsInstrumentor"),
+    "smolagents": ("genai.smolagents", "SmolagentsInstrumentor"),
+    "agno": ("genai.agno", "AgnoInstrumentor"),
+    "openai": ("genai.openai", "OpenAIInstrumentor"),
+    "anthropic": ("genai.anthropic", "AnthropicInstrumentor"),
+    "google_genai": ("google_genai", "GoogleGenAiSdkInstrumentor"),
 }
 _OPENLLMETRY = {
     "langchain": ("langchain", "LangchainInstrumentor"),
     "llamaindex": ("llamaindex", "LlamaIndexInstrumentor"),
     "haystack": ("haystack", "HaystackInstrumentor"),
     "openai_agents": ("openai_agents", "OpenAIAgentsInstrumentor"),
+    "crewai": ("crewai", "CrewAIInstrumentor"),
+    "agno": ("agno", "AgnoInstrumentor"),
+    "openai": ("openai", "OpenAIInstrumentor"),
+    "anthropic": ("anthropic", "AnthropicInstrumentor"),
+    "google_genai": ("google_generativeai", "GoogleGenerativeAiInstrumentor"),
 }
+
+
+def _provider() -> TracerProvider:
+    resource = {"service.name": "workshop", "service.version": "7"}
+    return TracerProvider(resource=Resource.create(resource))
 
 
 class Telemetry:
@@ -45,9 +76,7 @@ class Telemetry:
     def __init__(self, framework: str, address: str, variants: frozenset[str]) -> None:
         self.framework, self.address, self.variants = framework, address, variants
         self.endpoint = f"{address}/v1/traces"
-        self.provider = TracerProvider(
-            resource=Resource.create({"service.name": "workshop", "service.version": "7"})
-        )
+        self.provider = _provider()
         self.provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(self.endpoint)))
         self.start()
 
@@ -79,6 +108,10 @@ class Telemetry:
         """Pass the conversation of the spans inside to the instrumentation."""
         return nullcontext()
 
+    def packages(self) -> dict[str, str]:
+        """The versions of packages that are not Python's."""
+        return {}
+
     def flush(self) -> None:
         """Export the remaining spans."""
         self.provider.force_flush()
@@ -95,6 +128,14 @@ class OpenInference(Telemetry):
         if "textless" in self.variants:
             for name in ("INPUT_TEXT", "OUTPUT_TEXT", "INPUT_MESSAGES", "OUTPUT_MESSAGES"):
                 os.environ[f"OPENINFERENCE_HIDE_{name}"] = "true"
+        if self.framework in _PROCESSORS:
+            name, processor = _PROCESSORS[self.framework]
+            module = import_module(f"openinference.instrumentation.{name}")
+            self.provider = _provider()
+            self.provider.add_span_processor(getattr(module, processor)())
+            self.provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(self.endpoint)))
+            trace.set_tracer_provider(self.provider)
+            return
         name, instrumentor = _OPENINFERENCE[self.framework]
         module = import_module(f"openinference.instrumentation.{name}")
         getattr(module, instrumentor)().instrument(tracer_provider=self.provider)
@@ -118,7 +159,7 @@ class GenAI(Telemetry):
             "NO_CONTENT" if off else "SPAN_ONLY"
         )
         name, instrumentor = _GENAI[self.framework]
-        module = import_module(f"opentelemetry.instrumentation.genai.{name}")
+        module = import_module(f"opentelemetry.instrumentation.{name}")
         getattr(module, instrumentor)().instrument(tracer_provider=self.provider)
 
 
@@ -312,6 +353,47 @@ class LoongSuite(Telemetry):
             getattr(module, instrumentor)().instrument(tracer_provider=self.provider)
 
 
+class Own(Telemetry):
+    """The spans that a framework writes itself."""
+
+    needs_root = True
+    adk_schema = "1"
+
+    def start(self) -> None:
+        os.environ["ADK_TELEMETRY_SCHEMA_VERSION_OPT_IN"] = self.adk_schema
+        trace.set_tracer_provider(self.provider)
+
+
+class Latest(Own):
+    """The same under the newest of the conventions."""
+
+    adk_schema = "2"
+
+    def start(self) -> None:
+        os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "gen_ai_latest_experimental"
+        os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = (
+            "NO_CONTENT" if "redacted" in self.variants else "SPAN_ONLY"
+        )
+        super().start()
+
+
+class Node(Telemetry):
+    """Instrumentations in JavaScript, of a program in a process of its own."""
+
+    node: subprocess.Popen[str]
+
+    def flush(self) -> None:
+        self.node.communicate()
+
+    def packages(self) -> dict[str, str]:
+        lock = json.loads(Path(os.environ["NODE_PROGRAMS"], "package-lock.json").read_text())
+        return {
+            path.removeprefix("node_modules/"): one["version"]
+            for path, one in lock["packages"].items()
+            if path
+        }
+
+
 class HaystackTracing(Telemetry):
     """Haystack's own tracer for OpenTelemetry."""
 
@@ -343,7 +425,8 @@ KNOWN = {
     "langsmith": LangSmith,
     "azure": Azure,
     "loongsuite": LoongSuite,
-    "native": HaystackTracing,
+    "native": Own,
+    "latest": Latest,
 }
 
 
@@ -353,6 +436,7 @@ class Both:
     def __init__(self, parts: list[Telemetry]) -> None:
         self.parts = parts
         self.span, self.rooted = parts[0].span, parts[0].rooted
+        self.packages = parts[0].packages
 
     def callbacks(self) -> list[Any]:
         return [one for part in self.parts for one in part.callbacks()]
@@ -374,5 +458,8 @@ class Both:
 
 def started(names: str, framework: str, address: str, variants: frozenset[str]) -> Any:
     """The started instrumentations with these names, joined by +."""
-    parts = [KNOWN[name](framework, address, variants) for name in names.split("+")]
+    known = KNOWN | ({"native": HaystackTracing} if framework == "haystack" else {})
+    if framework in ("ai_sdk", "langchain_js"):
+        return Node(framework, address, variants)
+    parts = [known[name](framework, address, variants) for name in names.split("+")]
     return parts[0] if len(parts) == 1 else Both(parts)

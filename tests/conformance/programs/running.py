@@ -83,7 +83,7 @@ def main(framework: str, programs: Mapping[str, Callable[[Run], Program]]) -> No
                 whole.enter_context(run.span("socket", of_session[0]))
             for turn in of_session:
                 with ExitStack() as stack:
-                    if run.rooted:
+                    if run.rooted and "bare" not in variants:
                         stack.enter_context(run.span("turn", turn))
                     if "nosession" not in variants:
                         stack.enter_context(telemetry.session(session))
@@ -94,24 +94,7 @@ def main(framework: str, programs: Mapping[str, Callable[[Run], Program]]) -> No
     out.mkdir(parents=True, exist_ok=True)
     (out / "traces.jsonl").write_text("".join(line + "\n" for line in receiver.lines()))
     (out / "truth.json").write_text(json.dumps(run.account.rows))
-    wanted = (
-        "instrumentation",
-        framework.split("-")[0],
-        "langgraph",
-        "haystack-ai",
-        "langfuse",
-        "mlflow",
-        "langsmith",
-        "dspy",
-        "openai-agents",
-        "azure",
-        "llama-index-core",
-        "traceloop",
-    )
-    versions = {
-        one.name: one.version
-        for one in distributions()
-        if any(word in one.name.lower() for word in wanted)
-    }
+    versions = {one.name.lower().replace("_", "-"): one.version for one in distributions()}
+    versions |= {f"npm:{name}": version for name, version in telemetry.packages().items()}
     (out / "versions.json").write_text(json.dumps(versions, indent=1, sort_keys=True))
     os._exit(0)  # threads of SDKs that go on have nothing left to do

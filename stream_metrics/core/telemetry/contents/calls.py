@@ -7,6 +7,8 @@ attributes with numbers in their names.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -40,6 +42,7 @@ _CONVERSATIONS: Final = ("pydantic_ai.all_messages", "all_messages_events")
 _NUMBERED_OUTPUTS: Final = ("llm.output_messages.", "gen_ai.completion.")
 _NUMBERED_INPUTS: Final = ("llm.input_messages.", "gen_ai.prompt.")
 _INPUT_EVENTS: Final = ("gen_ai.tool.message", "gen_ai.user.message")
+_GIVEN_EVENTS: Final = (*_INPUT_EVENTS, "gen_ai.assistant.message")
 _CALL_IDS: Final = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "callId")
 _NAMING_CALLS: Final = frozenset((*_CALL_IDS, "id"))
 _RESULTS: Final = ("content", "output", "response", "result")
@@ -48,11 +51,19 @@ _MAY_CALL: Final = re.compile(r"tool|call|function|grounding|search_results", re
 
 
 class ToolCall(NamedTuple):
-    """A call that a model's answer requests."""
+    """A call that a model's answer requests.
+
+    ``number`` names a call without an id among those of its name.
+    """
 
     id: str
     name: str
     arguments: Any
+    number: str = ""
+
+    def result(self, told: dict[str, Any]) -> Any:
+        """Its result among those of ``results_of``; None if it is not there."""
+        return told.get(self.id, told.get(self.number))
 
 
 def calls_of(span: Span) -> list[ToolCall]:
@@ -60,7 +71,7 @@ def calls_of(span: Span) -> list[ToolCall]:
 
     >>> answer = '[{"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "f"}]}]'
     >>> calls_of(Span("t", "s", "", 0, 1, False, {"gen_ai.output.messages": answer}, {}))
-    [ToolCall(id='c', name='f', arguments=None)]
+    [ToolCall(id='c', name='f', arguments=None, number='')]
     """
     found: dict[str, ToolCall] = {}
     if not any(map(_REQUESTS.search, texts_of(span))):
@@ -75,31 +86,126 @@ def calls_of(span: Span) -> list[ToolCall]:
     return [*found.values()]
 
 
+def calls_given(span: Span) -> list[ToolCall]:
+    """The tool calls in what a model was given, which earlier answers requested, each id once."""
+    found: dict[str, ToolCall] = {}
+    for message in _messages(span, _INPUTS, _NUMBERED_INPUTS, _GIVEN_EVENTS):
+        for one in walk(message):
+            if (call := _call(one)) is not None:
+                found.setdefault(call.id, call)
+    return [*found.values()]
+
+
+def is_recorded(span: Span, answer: bool) -> bool:
+    """Whether a span has a model's answer, or else what the model was given."""
+    names = _OUTPUTS if answer else _INPUTS
+    numbered = _NUMBERED_OUTPUTS if answer else _NUMBERED_INPUTS
+    events = ("gen_ai.choice",) if answer else _GIVEN_EVENTS
+    return (
+        any(span.value(name) is not None for name in names)
+        or any(name.startswith(numbered) for name in span.attributes)
+        or any(event.name in events for event in span.events)
+    )
+
+
 def _without_ids(objects: Iterable[dict[str, Any]], span: Span) -> Iterator[ToolCall]:
-    """Gemini's calls, which have no ids: each is the next one of its name after those that the
-    model was given the results of."""
-    numbers: Counter[str] | None = None
+    """The calls that have no ids, such as Gemini's; of equal ones each is the next."""
+    calls: _CallsWithoutIds | None = None
     for one in objects:
-        inner = one.get("functionCall", one.get("function_call"))
-        if not isinstance(inner, dict) or "args" not in inner:
+        if _call_without_id(one) is None:
             continue
-        name = text(inner.get("name"))
-        if name is None:
-            continue
-        if numbers is None:
-            known = (id.rpartition("#")[0] for id in results_of(span) if "#" in id)
-            numbers = Counter(known)
-        yield ToolCall(f"{name}#{numbers[name]}", name, inner["args"])
-        numbers[name] += 1
+        if calls is None:
+            calls = _given(span)
+        if (call := calls.add(one)) is not None:
+            yield call
 
 
-def _response(value: dict[str, Any]) -> tuple[str, Any] | None:
-    """The name of a function and its result in one of Gemini's messages."""
-    inner = value.get("functionResponse", value.get("function_response"))
-    if not isinstance(inner, dict) or inner.get("response") is None:
+class _CallsWithoutIds:
+    """Calls without ids and their results, as they follow each other in messages.
+
+    The id of a call is made of its name, its arguments, and how many equal ones were before it.
+    """
+
+    def __init__(self) -> None:
+        self._equal: Counter[str] = Counter()
+        self._numbers: Counter[str | None] = Counter()
+        self._calls: list[ToolCall] = []
+        self._answers: list[tuple[str | None, Any]] = []
+        self._results: dict[str, Any] = {}
+
+    def add(self, one: dict[str, Any]) -> ToolCall | None:
+        """Note the object; the call if it is one."""
+        if (response := _response(one)) is not None:
+            self._answers.append(response)
+            return None
+        if (asked := _call_without_id(one)) is None:
+            return None
+        if self._answers:
+            self._join()
+        written = json.dumps(asked, sort_keys=True, default=str).encode()
+        id = hashlib.blake2b(written, digest_size=8).hexdigest()
+        place = self._numbers[asked[0]] + sum(one.name == asked[0] for one in self._calls)
+        call = ToolCall(f"{id}#{self._equal[id]}", *asked, f"{asked[0]}#{place}")
+        self._equal[id] += 1
+        self._calls.append(call)
+        return call
+
+    def results(self) -> dict[str, Any]:
+        """The results by the ids of the calls."""
+        self._join()
+        return self._results
+
+    def _join(self) -> None:
+        """Join the calls of a message with their results, unless some have none.
+
+        Results without calls, in messages that leave these out, have a number.
+        """
+        for name in {name for name, _ in self._answers}:
+            calls = [one for one in self._calls if name in (None, one.name)]
+            answers = [answer for of, answer in self._answers if of == name]
+            if len(calls) == len(answers):
+                ids = (call.id for call in calls)
+                self._results.update(zip(ids, answers, strict=True))
+            elif not self._equal:
+                numbers = (f"{name}#{place}" for place in range(len(answers)))
+                self._results.update(zip(numbers, answers, strict=True))
+            self._numbers[name] += len(answers)
+        self._calls, self._answers = [], []
+
+
+def _given(span: Span) -> _CallsWithoutIds:
+    """The calls without ids in what a model was given; the first form that has some suffices."""
+    for message in _messages(span, _INPUTS, _NUMBERED_INPUTS, _INPUT_EVENTS):
+        calls = _CallsWithoutIds()
+        for one in walk(message):
+            calls.add(one)
+        if calls.results():
+            return calls
+    return _CallsWithoutIds()
+
+
+def _call_without_id(value: dict[str, Any]) -> tuple[str, Any] | None:
+    """The name and the arguments of a call in one of Gemini's messages, or in one made of them."""
+    inner = value.get("functionCall", value.get("function_call"))
+    if isinstance(inner, dict) and "args" in inner:
+        name, asked = text(inner.get("name")), inner["args"]
+    elif value.get("type") == "tool_call" and text(value.get("id")) is None:
+        name, asked = text(value.get("name")), value.get("arguments")
+    else:
         return None
-    name = text(inner.get("name"))
-    return None if name is None else (name, inner["response"])
+    return None if name is None else (name, asked)
+
+
+def _response(value: dict[str, Any]) -> tuple[str | None, Any] | None:
+    """The name of a function and its result in such messages; they may leave out the name."""
+    inner = value.get("functionResponse", value.get("function_response"))
+    if isinstance(inner, dict) and inner.get("response") is not None:
+        name = text(inner.get("name"))
+        return None if name is None else (name, inner["response"])
+    if value.get("type") != "tool_call_response" or text(value.get("id")) is not None:
+        return None
+    found = value.get("response", value.get("result"))
+    return None if found is None else (text(value.get("name")), found)
 
 
 def texts_of(span: Span) -> Iterator[str]:
@@ -131,18 +237,34 @@ def results_of(span: Span, whole: bool = False) -> dict[str, Any]:
     ``whole`` is whether to look at all messages of an agent's span instead.
     """
     found: dict[str, Any] = {}
-    numbers: Counter[str] = Counter()
     names = (*_INPUTS, *_CONVERSATIONS, *_OUTPUTS) if whole else _INPUTS
     for message in _messages(span, names, _NUMBERED_INPUTS, _INPUT_EVENTS):
+        calls = _CallsWithoutIds()
+        called: list[str] = []
+        answers: list[tuple[str, Any]] = []
         for one in walk(message):
             if (result := _result(one)) is not None:
-                found[result[0]] = result[1]
-            elif (response := _response(one)) is not None:
-                name, content = response
-                found[f"{name}#{numbers[name]}"] = content
-                numbers[name] += 1
-        if numbers:
-            break  # the same messages in another form would be counted again
+                answers.append(result)
+                continue
+            if (call := _call(one)) is None:
+                calls.add(one)
+                continue
+            if answers:
+                found |= _joined(called, answers)
+                called, answers = [], []
+            called.append(call.id)
+        found |= _joined(called, answers)
+        if results := calls.results():
+            return found | results  # the same messages in another form would be counted again
+    return found
+
+
+def _joined(called: list[str], answers: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The results after the calls of a message; the only one is that of the only call, even if
+    their ids differ, as OpenLLMetry's of OpenAI's responses do."""
+    found = dict(answers)
+    if len(called) == len(answers) == 1:
+        found.setdefault(called[0], answers[0][1])
     return found
 
 
@@ -155,7 +277,8 @@ def _messages(
         values += [event.attributes.get(name) for name in names]
         if event.name in events:
             values += [event.attributes.get(name) for name in ("message", "content", "tool_calls")]
-            yield event.attributes
+            role = {"role": "tool"} if event.name == "gen_ai.tool.message" else {}
+            yield {**role, **event.attributes}
     for value in values:
         if isinstance(value, str) and _MAY_CALL.search(value):
             value = parse_value(value)

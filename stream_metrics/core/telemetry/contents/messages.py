@@ -13,7 +13,7 @@ from stream_metrics.core.telemetry.spans import Span, text
 _ANSWERS: Final = ("ai", "assistant", "AIMessage")
 _QUESTIONS: Final = ("human", "user", "HumanMessage")
 _ANSWER_NAMES: Final = ("answer", "final_answer", "response", "output", "outputs", "text")
-_QUESTION_NAMES: Final = ("question", "query", "input", "inputs", "user_input", "query_str")
+_QUESTION_NAMES: Final = ("question", "query", "input", "inputs", "user_input", "query_str", "task")
 
 
 def answer_of(span: Span, names: Iterable[str]) -> str | None:

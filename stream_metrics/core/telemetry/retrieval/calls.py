@@ -19,7 +19,9 @@ import msgspec
 from stream_metrics.core.telemetry.contents.calls import (
     ToolCall,
     answer_is_lost,
+    calls_given,
     calls_of,
+    is_recorded,
     mentions,
     results_of,
     told_results,
@@ -73,6 +75,7 @@ def with_calls(tree: SpanTree) -> tuple[list[Span] | None, dict[str, Any]]:
 def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
     """Note the calls of the model calls of a turn, which are in the order of their start."""
     starts = [span.start_ns for span in models]
+    without_answers = not any(is_recorded(model, answer=True) for model in models)
     for place, model in enumerate(models):
         hosted = hosted_searches(model)
         if hosted and all(search.results is not None for search in hosted):
@@ -83,18 +86,26 @@ def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
             first == len(starts) or calls.ran_between(turn, model.start_ns, until)
         ):
             continue  # nothing to add: its calls have spans, and these have all
+        later = models[first : first + MAX_LATER]
         requested = calls_of(model)
+        if not requested and later and without_answers:
+            earlier = {call.id for call in calls_given(model)}
+            requested = [call for call in calls_given(later[0]) if call.id not in earlier]
         if not requested or not calls.may_lack(model, requested):
             continue
-        later = models[first : first + MAX_LATER]
-        told, following = {}, later[0] if later else None
+        told: dict[str, Any] = {}
+        following = later[0] if later else None
         for other in later:
             results = calls.results_of(other)
-            if any(call.id in results for call in requested):
-                told, following = results, other
+            if any(call.result(results) is not None for call in requested):
+                told = results
+                following = next(
+                    (one for one in later if one is other or not is_recorded(one, answer=False)),
+                    other,
+                )  # the first that may have been given it
                 break
         for call in requested:
-            calls.add(model, following, call, told.get(call.id))
+            calls.add(model, following, call, call.result(told))
 
 
 class _Calls:
@@ -237,7 +248,7 @@ class _Calls:
             self._compare(waiting, results_of(self._tree.by_id[turn], whole=True))
         ended: list[tuple[Span, str, Any]] = []
         place = 0
-        before: Span | None = None
+        before: list[Span] = []  # the model calls since the last tool
         for model in models:
             new = place
             while (
@@ -248,10 +259,9 @@ class _Calls:
             if ended:
                 given = self._results.get(model.span_id) or told_results(model)
                 self._compare(ended, given)
-                if before is not None:
-                    self._compare(_by_name(waiting[new:place], before, given), given)
+                self._note(_by_name(waiting[new:place], before, given))
                 ended = [one for one in ended if one[1] not in given][-MAX_LATER:]
-            before = model
+            before = [model] if new < place else [*before, model]
 
     @staticmethod
     def _call_id(span: Span, result: Any) -> str:
@@ -263,9 +273,14 @@ class _Calls:
 
     def _compare(self, spans: Sequence[tuple[Span, str, Any]], given: dict[str, Any]) -> None:
         same = Counter(id for _, id, _ in spans)
-        for span, id, result in spans:
-            if same[id] == 1 and id in given and not _is_same_text(result, given[id]):
-                self.told[span.span_id] = given[id]
+        self._note(
+            (span, result, given[id]) for span, id, result in spans if same[id] == 1 and id in given
+        )
+
+    def _note(self, pairs: Iterable[tuple[Span, Any, Any]]) -> None:
+        for span, result, told in pairs:
+            if not _is_same_text(result, told):
+                self.told[span.span_id] = told
 
     def add_from_agent(self, turn: Span) -> None:
         """Note the results that only the messages of the agent's span have."""
@@ -328,21 +343,21 @@ class _Calls:
 
 
 def _by_name(
-    tools: Sequence[tuple[Span, str, Any]], model: Span, given: dict[str, Any]
-) -> list[tuple[Span, str, Any]]:
-    """The tools that ran between two model calls, with the ids of the first one's calls of their
-    names, where the second one has other ids; each name only once in both."""
+    tools: Sequence[tuple[Span, str, Any]], models: Iterable[Span], given: dict[str, Any]
+) -> list[tuple[Span, Any, Any]]:
+    """The tools that ran after some model calls, whose ids the next one does not have, each with
+    its result and that of the only call of its name."""
     unnamed = [one for one in tools if one[1] not in given]
     if not unnamed or not given:
         return []
-    requested = calls_of(model)
+    requested = [call for model in models for call in calls_of(model)]
     calls = Counter(call.name for call in requested)
     names = Counter(tool_name(span) for span, _, _ in tools)
-    ids = {call.name: call.id for call in requested if calls[call.name] == 1}
+    told = {call.name: call.result(given) for call in requested if calls[call.name] == 1}
     return [
-        (span, ids[name], result)
+        (span, result, told[name])
         for span, _, result in unnamed
-        if names[name := tool_name(span)] == 1 and name in ids
+        if names[name := tool_name(span)] == 1 and told.get(name) is not None
     ]
 
 

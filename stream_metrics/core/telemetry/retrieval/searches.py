@@ -23,6 +23,7 @@ from stream_metrics.core.telemetry.contents.messages import LOST, called_tools
 from stream_metrics.core.telemetry.interpretation import Interpretation
 from stream_metrics.core.telemetry.retrieval.compared import OTHERS_TOLD, compared
 from stream_metrics.core.telemetry.retrieval.tools import (
+    ARGUMENTS,
     ToolResult,
     is_missing,
     recorded,
@@ -362,7 +363,10 @@ def find_overlooked_search(tree: SpanTree) -> SpanProblem | None:
         if role is Role.MODEL:
             called = called_tools(span, tree.rows[span.span_id].answer)
             if any(map(suggests_search, called)):
-                message = "a model called a search, and no span records its results"
+                message = (
+                    "a model called a search, and nothing in its trace has the results; if each "
+                    "model call is a trace, put a span around the turn"
+                )
         elif role in (None, Role.OTHER):
             listed = suggests_search(span.name) and any(
                 documents_in_value(span.value(name)) for name in OUTPUTS
@@ -422,7 +426,8 @@ def _attributes(span: Span) -> str:
 def _retrieval(
     span: Span, documents: Iterable[Document], tree: SpanTree, routes: Routes
 ) -> Retrieval:
-    query = query_of(span, tree.rows[span.span_id].query)
+    row = tree.rows[span.span_id]
+    query = query_of(span, (*row.query, *ARGUMENTS) if row.role is Role.TOOL else row.query)
     route = routes.of(span, query)
     return Retrieval(
         span,
@@ -457,6 +462,7 @@ def query_of(span: Span, names: Iterable[str]) -> str | None:
                         "q",
                         "search_query",
                         "str_or_query_bundle",
+                        "kwargs",
                     )
                     if value.get(key)
                 ),

@@ -144,10 +144,10 @@ _QUERIES: Final = frozenset(
         *("вопрос", "查询", "关键词", "クエリ", "質問", "검색어"),
     )
 )
-_ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
-"""The names of an argument that has what is looked for, if it is the only one."""
 _UNSPECIFIED: Final = '{"result": "<not specified>"}'
 """What Google's ADK records for a tool without a result."""
+_ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
+"""The names of an argument that has what is looked for, if it is the only one."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
@@ -221,7 +221,8 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
     seen = (certain, tuple(signs), tuple(read_values))
     wide = bool(found) and all(one.wide for one in found)
     if wide and around_search and not any(one.id for one in named.documents or ()):
-        return ToolResult(SpanDocuments(None), False, *seen)  # the retriever inside says better
+        # The retriever inside says better what it found.
+        return ToolResult(SpanDocuments(None), False, *seen)
     searches = bool(certain) or (
         len(signs) > 1 and not (wide and "scores" in signs and len(signs) < 3)
     )

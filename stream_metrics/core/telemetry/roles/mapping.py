@@ -180,13 +180,14 @@ class SpanMapping:
         "metadata:thread_id",
         "langsmith.metadata.thread_id",
         "langfuse.trace.metadata.thread_id",
-        "ai.telemetry.metadata.sessionId",
-        "ai.telemetry.metadata.session_id",
-        "ai.telemetry.metadata.conversationId",
-        "ai.telemetry.metadata.conversation_id",
-        "ai.telemetry.metadata.threadId",
-        "ai.telemetry.metadata.thread_id",
-        "ai.telemetry.metadata.chatId",
+        *(
+            f"ai.{holder}.{name}"
+            for holder in ("telemetry.metadata", "settings.context")
+            for name in (
+                *("sessionId", "session_id", "conversationId", "conversation_id"),
+                *("threadId", "thread_id", "chatId"),
+            )
+        ),
         "gcp.vertex.agent.session_id",
     )
     agent: tuple[str, ...] = (

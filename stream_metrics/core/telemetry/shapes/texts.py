@@ -414,7 +414,8 @@ def _name_of(label: re.Match[str]) -> str:
 
 def _titled_blocks(value: str) -> list[Document] | None:
     """Blocks under titles: each title is a link, or has a labelled id or address below it."""
-    titles = _apart(value, [*_LINKED_TITLE.finditer(value)]) or [*_TITLE_AND_LINK.finditer(value)]
+    titles = _apart(value, [*_LINKED_TITLE.finditer(value)])
+    titles = titles or [*_TITLE_AND_LINK.finditer(value)]
     linked = bool(titles)
     if not linked:
         levels = [*_TITLE.finditer(value)]

@@ -94,6 +94,7 @@ _FINISHED: Final = (
     "ai.response.finishReason",
     "finish_reason",
 )
+_DEFINITIONS: Final = "gen_ai.tool.definitions"
 _FOR_TOOLS: Final = re.compile(r"tool|function_?call", re.IGNORECASE)
 _FINISHED_FOR_TOOLS: Final = re.compile(
     r"""finish_?reason\\*["']:\s*\\*["'](tool|function_?call)""", re.IGNORECASE
@@ -138,6 +139,10 @@ class UnseenSearches:
             if (uploaded := uploaded_answer(model)) is not None:
                 what = f"the model call {name!r}, whose answer is not recorded; {uploaded}"
             found[model.span_id] = Unseen(what, "")
+        if not found and (agent := _of_tools_without_spans(tree, members)) is not None:
+            name = _shown(agent.name, asked)
+            what = f"the agent {name!r}, which has tools, and whose model calls have no spans"
+            found[agent.span_id] = Unseen(what, "")
         return found
 
     def _what(self, span: Span, row: Row | None) -> str | None:
@@ -296,6 +301,19 @@ def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
         if row is not None and row.role is Role.MODEL and _asks_for_tools(span, row):
             models.append(span)
     return models[0] if models else None
+
+
+def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | None:
+    """An agent with tools, in a turn without a span of a tool or of a model: some instrumentations
+    write no others."""
+    agents = []
+    for span in members:
+        row = tree.rows.get(span.span_id)
+        if is_tool(span, row) or (row is not None and row.role is Role.MODEL):
+            return None
+        if row is not None and row.role is Role.TURN and span.value(_DEFINITIONS) is not None:
+            agents.append(span)
+    return agents[0] if agents else None
 
 
 def _asks_for_tools(span: Span, row: Row) -> bool:

@@ -100,10 +100,13 @@ class Effect:
     traces: int = 0
     of_traces: int = 0
 
-    def helps(self, kind: str) -> bool:
-        """Whether it ends some of the refusals of spans of this kind, and nothing else is lost."""
+    def helps(self, kind: str, *, refused: bool) -> bool:
+        """Whether it ends some of the refusals of spans of this kind, and nothing else is lost;
+        of tools that are not refused, whether they then search."""
         if self.still >= self.calls or self.turns < self.turns_before:
             return False
+        if not refused:
+            return self.searches > 0
         if self.turns > self.turns_before or self.left_out:
             return True
         return self.told > 0 if kind == "turn" else not self.new
@@ -171,16 +174,17 @@ class ToolSummary:
             if one.own:
                 self.own[one.reason] += 1
                 self.messages.setdefault(one.reason, one.message)
-                if one.trace_id != self._latest:
-                    self._latest = one.trace_id
-                    self.traces_at_fault += 1
-                    if len(self.at_fault) < MAX_TRIED_TRACES:
-                        self.at_fault[one.trace_id] = set()
-                if one.trace_id in self.at_fault:
-                    self.at_fault[one.trace_id].add(one.span_id)
-                for row, condition in one.rows:
-                    if len(self.rows) < MAX_TRIED_ROWS:
-                        self.rows.setdefault(row, condition)
+        if one.own or one.rows:
+            if one.trace_id != self._latest:
+                self._latest = one.trace_id
+                self.traces_at_fault += 1
+                if len(self.at_fault) < MAX_TRIED_TRACES:
+                    self.at_fault[one.trace_id] = set()
+            if one.trace_id in self.at_fault:
+                self.at_fault[one.trace_id].add(one.span_id)
+            for row, condition in one.rows:
+                if len(self.rows) < MAX_TRIED_ROWS:
+                    self.rows.setdefault(row, condition)
 
 
 @dataclass(slots=True)
@@ -311,7 +315,7 @@ class Explanation:
         for row, condition in tool.rows.items():
             effect = self._outcome(tool.at_fault, store, tried, Effect(row, condition), refused)
             effect.turns_before, effect.of_traces = before.turns, tool.traces_at_fault
-            if effect.helps(tool.kind):
+            if effect.helps(tool.kind, refused=bool(tool.own)):
                 tool.effects.append(effect)
         if best := [one for one in tool.effects if one.turns > one.turns_before]:
             tool.effects = best
@@ -368,7 +372,7 @@ class Explanation:
             effect.new += len(refused - refused_before.get(trace, refused))
             for span in mine:
                 one = after.get(span)  # none if it has a role now that finds nothing
-                if one is None or one.outcome in ("no search", "inside"):
+                if one is None or one.outcome in ("no search", "inside", "around"):
                     effect.no_search += 1
                 elif one.outcome == "search":
                     effect.searches += 1

@@ -63,6 +63,7 @@ ROWS: Final[tuple[Row, ...]] = (
         for attributes, child in (((("ai.prompt.tools", ""),), ""), ((), "ai.toolCall"))
     ),
     Row(Role.OTHER, (("ai.operationId", ""),), _AI_SDK),
+    operation("agent_step", Role.STEP, "Vercel AI SDK 7: a model call and its tools"),
     # Mastra.
     *(
         Row(
@@ -125,6 +126,14 @@ ROWS: Final[tuple[Row, ...]] = (
         f"{_AUTOGEN}: messages between agents",
         scope="autogen",
     ),
+    operation(
+        "invoke_agent",
+        Role.TURN,
+        "pydantic-ai",
+        scope="pydantic-ai",
+        query=("pydantic_ai.all_messages", *QUESTION),
+        answer=("final_result", *ANSWER),
+    ),
     # Groups of OpenTelemetry's conventions.
     *(
         operation(name, Role.TURN, _STRANDS, query=QUESTION, answer=ANSWER, is_group=True)
@@ -151,9 +160,8 @@ ROWS: Final[tuple[Row, ...]] = (
     # Google ADK.
     Row(
         Role.OTHER,
-        source=f"{_ADK}: calls at once, told a second time",
-        scope="gcp.vertex.agent",
-        span="execute_tool (merged tools)",
+        (("gen_ai.tool.name", "(merged tools)"),),
+        f"{_ADK}: calls at once, told a second time",
     ),
     Row(
         Role.MODEL,
