@@ -203,3 +203,30 @@ def test_rows_read_scopes_of_javascript_as_those_of_python() -> None:
         scope="@arizeai/openinference-instrumentation-langchain",
     )
     assert interpreted(graph, model("m", "g", 1)).turns[0].skipped
+
+
+def test_the_role_of_an_agent_of_crewai_with_what_was_put_into_it_is_no_name() -> None:
+    """Roles have the inputs of a crew, which users write."""
+    scope, inputs = "openinference.instrumentation.crewai", '{"topic": "deadlines of refunds"}'
+
+    def crew(role: str) -> str | None:
+        inside = {"graph.node.id": role, "input.value": "Research it."}
+        one = interpreted(
+            of_kind(
+                "CHAIN",
+                "crew",
+                "",
+                0,
+                99,
+                attributes={"crew_inputs": inputs},
+                scope=scope,
+                name="C.kickoff",
+            ),
+            of_kind("AGENT", "a", "crew", 1, 90, attributes=inside, scope=scope, name="role"),
+            model("m", "a", 2),
+            search("s", "a", 5),
+        )
+        return one.turns[0].agent
+
+    assert crew("Expert") == "Expert"
+    assert crew("Expert on deadlines of refunds") == "service"

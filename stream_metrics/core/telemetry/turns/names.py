@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.contents.messages import attribute_text, question_of
 from stream_metrics.core.telemetry.roles.mapping import SpanMapping
 from stream_metrics.core.telemetry.roles.tree import SpanTree
@@ -89,11 +90,21 @@ class AgentNames:
             members: All spans of the turn.
             asked: The question, which is no name.
         """
+        given = [one for span in members for one in _inputs_of_crew(span)]
         for names in self._names:
             name = names.nearest[place.span_id] or names.agreed(members)
-            if name is not None and not has_text(name, asked):
+            if name is not None and not any(has_text(name, one) for one in (asked, *given)):
                 return name
         return None
+
+
+def _inputs_of_crew(span: Span) -> Iterable[str]:
+    """The texts that CrewAI puts into the roles of its agents."""
+    inputs = span.attributes.get("crew_inputs")
+    values = parse_value(inputs) if isinstance(inputs, str) else None
+    return (
+        [one for one in values.values() if isinstance(one, str)] if isinstance(values, dict) else ()
+    )
 
 
 def agent_named(span: Span, mapping: SpanMapping, tree: SpanTree) -> str | None:
