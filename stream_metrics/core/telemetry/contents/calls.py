@@ -11,7 +11,8 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.telemetry.contents.documents import MAX_DEPTH
@@ -387,13 +388,20 @@ def _first(value: dict[str, Any], names: Iterable[str]) -> str | None:
     return next((found for name in names if (found := text(value.get(name))) is not None), None)
 
 
-def told_results(span: Span) -> dict[str, Any]:
-    """The results that a model was given, by the calls' ids, from the first form that has some."""
+def latest_results(span: Span, ids: Collection[str]) -> dict[str, Any]:
+    """The latest results of these calls in what a model was given, which stand at the end of it."""
     found: dict[str, Any] = {}
-    for prefix in _NUMBERED_INPUTS:
-        for message in _unflattened(span.attributes, prefix):
-            found.update(result for one in walk(message) if (result := _result(one)) is not None)
-    return found or results_of(span)
+    numbered = ([*_unflattened(span.attributes, prefix)] for prefix in _NUMBERED_INPUTS)
+    for value in chain(numbered, _messages(span, _INPUTS, (), _INPUT_EVENTS)):
+        lists = value.values() if isinstance(value, dict) else [value]
+        for messages in lists:
+            for message in reversed(messages) if isinstance(messages, list) else ():
+                for one in walk(message):
+                    if (result := _result(one)) is not None and result[0] in ids:
+                        found.setdefault(*result)
+                if len(found) == len(ids):
+                    return found
+    return found
 
 
 def mentions(span: Span, ids: Iterable[str]) -> bool:

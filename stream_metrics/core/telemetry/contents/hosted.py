@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.telemetry.contents.calls import answers_of, texts_of, walk
 from stream_metrics.core.telemetry.spans import Span, text
 
-_HINT: Final = re.compile(
-    r"search_call|server_tool_use|grounding_?metadata|search_results", re.IGNORECASE
+_HINTS: Final = (
+    "search_call",
+    "server_tool_use",
+    "groundingMetadata",
+    "grounding_metadata",
+    "search_results",
 )
+"""What is in a text with such a search; looked for as it is, since the texts are long."""
 
 
 class HostedSearch(NamedTuple):
@@ -26,7 +30,7 @@ class HostedSearch(NamedTuple):
 def hosted_searches(span: Span) -> list[HostedSearch]:
     """The searches in a model's answer, each once; citations alone are none."""
     found: dict[str, HostedSearch] = {}
-    if not any(map(_HINT.search, texts_of(span))):
+    if not any(hint in each for each in texts_of(span) for hint in _HINTS):
         return []
     for answer in answers_of(span):
         objects = [*walk(answer)]

@@ -22,9 +22,9 @@ from stream_metrics.core.telemetry.contents.calls import (
     calls_given,
     calls_of,
     is_recorded,
+    latest_results,
     mentions,
     results_of,
-    told_results,
 )
 from stream_metrics.core.telemetry.contents.hosted import HostedSearch, hosted_searches
 from stream_metrics.core.telemetry.contents.messages import HOSTED, LOST
@@ -257,7 +257,10 @@ class _Calls:
                 ended.append(waiting[place])
                 place += 1
             if ended:
-                given = self._results.get(model.span_id) or told_results(model)
+                ids = {id for _, id, _ in ended if id}
+                given = latest_results(model, ids)
+                if not given.keys() >= {id for _, id, _ in waiting[new:place]}:
+                    given = self.results_of(model)
                 self._compare(ended, given)
                 self._note(_by_name(waiting[new:place], before, given))
                 ended = [one for one in ended if one[1] not in given][-MAX_LATER:]
