@@ -97,6 +97,7 @@ def scored(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ("buscar_documentos", json.dumps({"consulta": "x"}), DOCUMENTS),
         ("ask", QUERY, scored(DOCUMENTS)),
         ("search_code", QUERY, DOCUMENTS),
+        ("search_docs", "ISO-27001", DOCUMENTS),
         ("find_updated_docs", QUERY, DOCUMENTS),
         *(
             ("search_docs", json.dumps({"query": question}), DOCUMENTS)
@@ -1092,3 +1093,56 @@ def test_an_empty_list_beside_a_text_is_no_empty_search() -> None:
     one = turn_with(ran("search_docs", {"answer": "Five days.", "references": []}, QUERY))
 
     assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+def test_calls_are_read_from_what_models_were_given_where_no_answer_is_recorded() -> None:
+    """Some instrumentations record prompts only; what an earlier turn called is no new call."""
+    given = ANSWERS["OpenTelemetry"][1]
+
+    told = with_messages({"gen_ai.input.messages": "[]"}, given)
+    before = with_messages(given, given)
+
+    assert (found(told), told.refused) == ([["a", "b"]], {})
+    assert [turn.skipped for turn in before.turns] == [True]
+
+
+def test_a_result_that_a_later_call_tells_belongs_to_the_first_that_may_have_had_it() -> None:
+    """The calls between do not record what they were given, and separate iterations."""
+    first, second = (
+        genai(
+            "chat",
+            f"m{number}",
+            10 * number,
+            10 * number + 1,
+            gen_ai__output__messages=json.dumps(
+                [{"role": "assistant", "parts": [{**CALL, "id": f"c{number}"}]}]
+            ),
+        )
+        for number in (1, 2)
+    )
+    results = [
+        {"type": "tool_call_response", "id": f"c{number}", "response": DOCUMENTS}
+        for number in (1, 2)
+    ]
+    messages = json.dumps([{"role": "tool", "parts": results}])
+    one = turn_with(first, second, genai("chat", "m3", 30, 31, gen_ai__input__messages=messages))
+
+    assert [search.iteration for search in one.turns[0].searches] == [1, 2]
+
+
+def test_results_in_events_of_tools_messages_are_read() -> None:
+    """The event says its role, and its ``id`` is that of the call."""
+    function = {"name": "search_docs", "arguments": QUERY}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    answer = {"role": "assistant", "tool_calls": calls}
+    asking = genai(
+        "chat",
+        "m1",
+        10,
+        11,
+        events=(SpanEvent("gen_ai.choice", 0, {"message": json.dumps(answer)}),),
+    )
+    result = {"id": "c", "content": json.dumps(DOCUMENTS)}
+    answering = genai("chat", "m2", 20, 21, events=(SpanEvent("gen_ai.tool.message", 0, result),))
+
+    assert found(turn_with(asking, answering)) == [["a", "b"]]

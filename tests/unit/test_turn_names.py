@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.core.telemetry import Options, Role, Row, interpret, mapping
+from stream_metrics.core.telemetry import Options, Role, Row, Span, interpret, mapping
 from tests.telemetry import agent, interpreted, model, of_kind, search, span, tool, values
 
 CREWAI = "openinference.instrumentation.crewai._event_listener"
@@ -78,6 +78,18 @@ def test_a_turn_has_one_agent() -> None:
     assert agents(agent(attributes=named), *inner) == {"desk"}
     assert agents(agent(), *inner) == {"expert"}
     assert agents(agent(), *inner, other) == {"service"}
+
+
+def test_a_workflow_without_a_name_has_that_of_the_agent_in_it_and_not_of_those_it_calls() -> None:
+    """Google ADK puts one around each agent, whichever others the agent asks in a turn."""
+
+    def named(id: str, parent: str, name: str) -> Span:
+        return agent(id, parent=parent, called=name)
+
+    group = span("w", end=99, attributes={"gen_ai.operation.name": "invoke_workflow"})
+    spans = (group, named("d", "w", "desk"), named("r", "d", "research"), search("s", "r", 1))
+
+    assert [turn.agent for turn in interpreted(*spans).turns] == ["desk"]
 
 
 def test_attributes_of_the_settings_come_first_on_whichever_span() -> None:
@@ -203,3 +215,30 @@ def test_rows_read_scopes_of_javascript_as_those_of_python() -> None:
         scope="@arizeai/openinference-instrumentation-langchain",
     )
     assert interpreted(graph, model("m", "g", 1)).turns[0].skipped
+
+
+def test_the_role_of_an_agent_of_crewai_with_what_was_put_into_it_is_no_name() -> None:
+    """Roles have the inputs of a crew, which users write."""
+    scope, inputs = "openinference.instrumentation.crewai", '{"topic": "deadlines of refunds"}'
+
+    def crew(role: str) -> str | None:
+        inside = {"graph.node.id": role, "input.value": "Research it."}
+        one = interpreted(
+            of_kind(
+                "CHAIN",
+                "crew",
+                "",
+                0,
+                99,
+                attributes={"crew_inputs": inputs},
+                scope=scope,
+                name="C.kickoff",
+            ),
+            of_kind("AGENT", "a", "crew", 1, 90, attributes=inside, scope=scope, name="role"),
+            model("m", "a", 2),
+            search("s", "a", 5),
+        )
+        return one.turns[0].agent
+
+    assert crew("Expert") == "Expert"
+    assert crew("Expert on deadlines of refunds") == "service"

@@ -43,6 +43,7 @@ _CONVERSATIONS: Final = ("pydantic_ai.all_messages", "all_messages_events")
 _NUMBERED_OUTPUTS: Final = ("llm.output_messages.", "gen_ai.completion.")
 _NUMBERED_INPUTS: Final = ("llm.input_messages.", "gen_ai.prompt.")
 _INPUT_EVENTS: Final = ("gen_ai.tool.message", "gen_ai.user.message")
+_GIVEN_EVENTS: Final = (*_INPUT_EVENTS, "gen_ai.assistant.message")
 _CALL_IDS: Final = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id", "callId")
 _NAMING_CALLS: Final = frozenset((*_CALL_IDS, "id"))
 _RESULTS: Final = ("content", "output", "response", "result")
@@ -84,6 +85,28 @@ def calls_of(span: Span) -> list[ToolCall]:
         if not found and (unnamed := [*_without_ids(walk(message), span)]):
             return unnamed
     return [*found.values()]
+
+
+def calls_given(span: Span) -> list[ToolCall]:
+    """The tool calls in what a model was given, which earlier answers requested, each id once."""
+    found: dict[str, ToolCall] = {}
+    for message in _messages(span, _INPUTS, _NUMBERED_INPUTS, _GIVEN_EVENTS):
+        for one in walk(message):
+            if (call := _call(one)) is not None:
+                found.setdefault(call.id, call)
+    return [*found.values()]
+
+
+def is_recorded(span: Span, answer: bool) -> bool:
+    """Whether a span has a model's answer, or else what the model was given."""
+    names = _OUTPUTS if answer else _INPUTS
+    numbered = _NUMBERED_OUTPUTS if answer else _NUMBERED_INPUTS
+    events = ("gen_ai.choice",) if answer else _GIVEN_EVENTS
+    return (
+        any(span.value(name) is not None for name in names)
+        or any(name.startswith(numbered) for name in span.attributes)
+        or any(event.name in events for event in span.events)
+    )
 
 
 def _without_ids(objects: Iterable[dict[str, Any]], span: Span) -> Iterator[ToolCall]:
@@ -255,7 +278,8 @@ def _messages(
         values += [event.attributes.get(name) for name in names]
         if event.name in events:
             values += [event.attributes.get(name) for name in ("message", "content", "tool_calls")]
-            yield event.attributes
+            role = {"role": "tool"} if event.name == "gen_ai.tool.message" else {}
+            yield {**role, **event.attributes}
     for value in values:
         if isinstance(value, str) and _MAY_CALL.search(value):
             value = parse_value(value)

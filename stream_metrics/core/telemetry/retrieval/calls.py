@@ -19,7 +19,9 @@ import msgspec
 from stream_metrics.core.telemetry.contents.calls import (
     ToolCall,
     answer_is_lost,
+    calls_given,
     calls_of,
+    is_recorded,
     latest_results,
     mentions,
     results_of,
@@ -73,6 +75,7 @@ def with_calls(tree: SpanTree) -> tuple[list[Span] | None, dict[str, Any]]:
 def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
     """Note the calls of the model calls of a turn, which are in the order of their start."""
     starts = [span.start_ns for span in models]
+    without_answers = not any(is_recorded(model, answer=True) for model in models)
     for place, model in enumerate(models):
         hosted = hosted_searches(model)
         if hosted and all(search.results is not None for search in hosted):
@@ -83,15 +86,23 @@ def _add_calls(turn: str | None, models: Sequence[Span], calls: _Calls) -> None:
             first == len(starts) or calls.ran_between(turn, model.start_ns, until)
         ):
             continue  # nothing to add: its calls have spans, and these have all
+        later = models[first : first + MAX_LATER]
         requested = calls_of(model)
+        if not requested and later and without_answers:
+            earlier = {call.id for call in calls_given(model)}
+            requested = [call for call in calls_given(later[0]) if call.id not in earlier]
         if not requested or not calls.may_lack(model, requested):
             continue
-        later = models[first : first + MAX_LATER]
-        told, following = {}, later[0] if later else None
+        told: dict[str, Any] = {}
+        following = later[0] if later else None
         for other in later:
             results = calls.results_of(other)
             if any(call.result(results) is not None for call in requested):
-                told, following = results, other
+                told = results
+                following = next(
+                    (one for one in later if one is other or not is_recorded(one, answer=False)),
+                    other,
+                )  # the first that may have been given it
                 break
         for call in requested:
             calls.add(model, following, call, call.result(told))

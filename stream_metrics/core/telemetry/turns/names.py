@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.contents.messages import attribute_text, question_of
 from stream_metrics.core.telemetry.roles.mapping import SpanMapping
 from stream_metrics.core.telemetry.roles.tree import SpanTree
@@ -81,19 +82,30 @@ class AgentNames:
         self._names = (chosen, Names(tree, by_rows))
 
     def of(self, place: Span, members: Sequence[Span], asked: str | None) -> str | None:
-        """The agent of a turn: what its span or one around it names, else what all spans in it
-        that name one agree on.
+        """The agent of a turn: what its span or one around it names, else what all spans directly
+        in it that name one agree on, else all spans of the turn.
 
         Args:
             place: The turn's span.
             members: All spans of the turn.
             asked: The question, which is no name.
         """
+        inside = [span for span in members if span.parent_id == place.span_id]
+        given = [one for span in members for one in _inputs_of_crew(span)]
         for names in self._names:
-            name = names.nearest[place.span_id] or names.agreed(members)
-            if name is not None and not has_text(name, asked):
+            name = names.nearest[place.span_id] or names.agreed(inside) or names.agreed(members)
+            if name is not None and not any(has_text(name, one) for one in (asked, *given)):
                 return name
         return None
+
+
+def _inputs_of_crew(span: Span) -> Iterable[str]:
+    """The texts that CrewAI puts into the roles of its agents."""
+    inputs = span.attributes.get("crew_inputs")
+    values = parse_value(inputs) if isinstance(inputs, str) else None
+    return (
+        [one for one in values.values() if isinstance(one, str)] if isinstance(values, dict) else ()
+    )
 
 
 def agent_named(span: Span, mapping: SpanMapping, tree: SpanTree) -> str | None:
