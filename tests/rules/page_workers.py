@@ -10,6 +10,7 @@ from stream_metrics.core.alerts.obstacles import OBSTACLES
 from stream_metrics.live.page.operations import History, OperationsSample
 from stream_metrics.live.page.rules import RULES, judge
 from stream_metrics.live.page.worker_rules import Worker
+from stream_metrics.live.runaways import RunawayTurn
 from tests.rules.cases import Series, name
 from tests.rules.page import Judged
 
@@ -34,12 +35,14 @@ _FAULTS: Final = ("critical", "warning")
 class Course:
     """A worker whose figures go as ``values`` say, a minute after the other, up to now.
 
-    ``obstacles`` are the reasons for which it has waited since five minutes ago.
+    ``obstacles`` are the reasons for which it has waited since five minutes ago, ``iterations``
+    those that a turn has had which has run away since then.
     """
 
     name: str
     values: Mapping[str, Sequence[float]] = field(default_factory=dict)
     obstacles: Sequence[str] = ()
+    iterations: int = 0
 
     def series(self) -> Series:
         """What it exports, under a job of its own; before its first value there is none."""
@@ -48,6 +51,9 @@ class Course:
             name("streammetrics_obstacles", **of, reason=reason): f"0x{MINUTES - 6} 1x4"
             for reason in self.obstacles
         }
+        if self.iterations:
+            runs_away = name("streammetrics_runaway_turn_iterations", **of, agent="a")
+            waits[runs_away] = f"0x{MINUTES - 6} {self.iterations}x4"
         return waits | {
             name(metric, **of, **labels): " ".join(
                 ["_"] * (MINUTES - len(values)) + [f"{value:g}" for value in values]
@@ -68,7 +74,9 @@ class Course:
             }
             now = OperationsSample(60.0 * minute, lag_records=1.0, **at)
             history.add(now)
-        states = judge({}, Worker(now, history, dict.fromkeys(self.obstacles, "it waits")))
+        runaways = [RunawayTurn("a", "c", 1, self.iterations, 0)] if self.iterations else []
+        waits = dict.fromkeys(self.obstacles, "it waits")
+        states = judge({}, Worker(now, history, waits, runaways=runaways))
         return frozenset(
             (state["alert"], state["level"])
             for state in states
@@ -122,5 +130,6 @@ COURSES: Final = (
         for one in OBSTACLES
         if one.worker and one.reason != "halted"
     ),
+    Course("a turn runs away", iterations=60),
     Course("has not joined without Kafka", obstacles=["assignment", "kafka"]),
 )

@@ -323,7 +323,7 @@ async def test_every_chart_has_its_table(browser: Browser) -> None:
     """Each chart has a table with a row for each point, and the same values."""
     async with looking(browser, await ordinary()) as looked:
         charts = looked.page.locator("figure.chart")
-        assert await charts.count() == 9
+        assert await charts.count() == 10
         for chart in await charts.all():
             await expect(chart.locator("details summary")).to_contain_text("Table")
         results = charts.filter(has=looked.page.get_by_role("heading", name="Results"))
@@ -360,7 +360,7 @@ async def test_an_open_table_leaves_the_charts_beside_it_as_they_are(
         await expect(results.locator("tbody tr")).to_have_count(60)
         after = await looked.page.evaluate(FRAMES)
 
-    assert [chart["read"] for chart in after] == [True] * 9
+    assert [chart["read"] for chart in after] == [True] * 10
     columns = sum(chart["plot"] == before[0]["plot"] for chart in before)
     assert columns > 1
     taller = after[1]["end"] - before[1]["end"]
