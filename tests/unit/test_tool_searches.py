@@ -162,6 +162,30 @@ def test_documents_with_fewer_signs_are_refused_with_the_row_to_copy(
     assert f'otlp.tools = {{"{name}" = "other"}}' in one.refusals[0].message
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("suche_löschen", "wissen_speichern", "guardar_busqueda", "enregistrer_recherche"),
+        *("elimina_ricerca", "zoeken_verwijderen", "spara_sökning", "zapisz_wyszukiwanie"),
+        *("traduzir_pesquisa", "удалить_поиск", "保存搜索", "検索を削除", "검색_저장", "حذف_بحث"),
+        *("find_and_book", "searchQueryBuilder", "kb_feedback", "grade_documents", "rag_ingest"),
+    ],
+)
+def test_a_tool_that_changes_what_was_searched_is_no_search(name: str) -> None:
+    """Its documents have scores, and its arguments a query, but its name says what it does."""
+    one = turn_with(ran(name, scored(DOCUMENTS), QUERY))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+@pytest.mark.parametrize(
+    "name", ["book_search", "log_search", "email_search", "wissensspeicher_durchsuchen"]
+)
+def test_a_search_of_what_also_names_a_change_is_a_search(name: str) -> None:
+    """Books, logs and stores are looked through, too."""
+    assert found(turn_with(ran(name, DOCUMENTS, QUERY))) == [["a", "b"]]
+
+
 def test_a_tool_that_the_settings_say_searches_is_a_search() -> None:
     """The row decides, without any sign."""
     one = turn_with(ran("get_messages", DOCUMENTS), tools={"get_messages": "search"})
