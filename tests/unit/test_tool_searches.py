@@ -186,6 +186,31 @@ def test_a_search_of_what_also_names_a_change_is_a_search(name: str) -> None:
     assert found(turn_with(ran(name, DOCUMENTS, QUERY))) == [["a", "b"]]
 
 
+@pytest.mark.parametrize("name", ["web_results", "web", "faqHits"])
+def test_a_second_list_of_results_beside_documents_is_refused(name: str) -> None:
+    """What the agent got from the web counts as much as what its documents say."""
+    other = [{"url": "https://w.example/w", "title": "W", "snippet": "The web says so."}]
+
+    one = turn_with(ran("search_docs", {"documents": DOCUMENTS, name: other}, QUERY))
+
+    assert (one.turns, one.refused) == ((), {"ambiguous_documents": 1})
+
+
+def test_a_model_call_around_all_searches_separates_none_and_time_decides() -> None:
+    """The span of a streamed loop lasts from its first search to its answer."""
+    searches = [
+        ran("search_docs", DOCUMENTS, QUERY, id=id, start=start, end=start + 10)
+        for id, start in (("s1", 10), ("s2", 40))
+    ]
+    root = genai("invoke_agent", "turn", 0, 100, gen_ai__agent__name="support")
+
+    one = interpret([root, genai("chat", "m", 1, 95), *searches], mapping(), Options())
+
+    [turn] = one.turns
+    assert [search.iteration for search in turn.searches] == [1, 2]
+    assert turn.iterations_inferred
+
+
 def test_a_tool_that_the_settings_say_searches_is_a_search() -> None:
     """The row decides, without any sign."""
     one = turn_with(ran("get_messages", DOCUMENTS), tools={"get_messages": "search"})
