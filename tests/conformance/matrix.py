@@ -97,8 +97,8 @@ _PLAIN: Final = (
     ("agents", "ai_sdk", "ai5 ai6 ai7 ai7legacy", _SERVED),
     ("agents", "openai", "openinference otel", _SERVED),
     ("openllmetry", "openai", "openllmetry", _SERVED),
-    ("agents", "openai", "openinference otel", "responses resppartool chained"),
-    ("openllmetry", "openai", "openllmetry", "responses resppartool chained"),
+    ("agents", "openai", "openinference otel", "responses resppartool chained stream"),
+    ("openllmetry", "openai", "openllmetry", "responses resppartool chained stream"),
     ("agents", "smolagents", "openinference", _SERVED),
     ("agents", "smolagents", "otel", "tool skip"),
     ("strands", "strands", "native latest openinference", _SERVED),
@@ -119,7 +119,7 @@ _PLAIN: Final = (
     ("agents", "smolagents", "openinference", "subagent"),
     ("agents", "agno", "openinference otel", "subagent"),
     ("crewai", "crewai", "openinference", "sequence"),
-    ("agents", "ai_sdk", "ai6 ai7", "subagent"),
+    ("agents", "ai_sdk", "ai6 ai7", "subagent stream"),
 )
 # Framework, two instrumentations at once, scenarios.
 _TWO: Final = (
@@ -189,6 +189,17 @@ def cases() -> Iterator[Case]:
         for instrumentation in ("openinference", "otel"):
             yield Case("agents", framework, instrumentation, "tool", "bare")
     yield Case("adk", "google_adk", "latest", "tool", "redacted")
+    for environment, framework, instrumentation in (
+        ("agents", "pydantic_ai", "native"),
+        ("agents", "openai", "openinference"),
+        ("agents", "openai", "otel"),
+        ("agents", "smolagents", "openinference"),
+        ("strands", "strands", "native"),
+        ("adk", "google_adk", "latest"),
+        ("agents", "agno", "openinference"),
+        ("agents", "agent_framework", "native"),
+    ):
+        yield Case(environment, framework, instrumentation, "tool", "onetrace")
     yield Case("shared", "openai_agents", "openinference", "tool", "redacted")
     yield Case("shared", "openai_agents", "otel", "tool", "redacted")
 

@@ -162,6 +162,19 @@ def test_lists_as_programs_hand_them_on_are_read(value: Any, by: str) -> None:
     assert identities(read(value), by) == [getattr(hit, by) for hit in HITS]
 
 
+def test_the_empty_list_of_a_query_is_an_empty_search() -> None:
+    """Milvus' client returns a list for each query."""
+    assert read([[]]).documents == ()
+
+
+def test_an_item_of_bings_list_without_an_address_has_no_rank_as_id() -> None:
+    """Its row does not fit such a list."""
+    items = _bare("Bing Web Search, whose ids number the results", "webPages", "value")
+    del items[1]["displayUrl"]
+
+    assert identities(read(items), "id") == [None, None, None]
+
+
 @pytest.mark.parametrize("value", [["a.txt", "b.txt"], ["{}", "text of a result"], [1, 2]])
 def test_names_and_numbers_are_no_results(value: Any) -> None:
     """A list of texts has sentences."""

@@ -97,6 +97,7 @@ def scored(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ("buscar_documentos", json.dumps({"consulta": "x"}), DOCUMENTS),
         ("ask", QUERY, scored(DOCUMENTS)),
         ("search_code", QUERY, DOCUMENTS),
+        ("search_docs", "ISO-27001", DOCUMENTS),
         ("find_updated_docs", QUERY, DOCUMENTS),
         *(
             ("search_docs", json.dumps({"query": question}), DOCUMENTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from stream_metrics.core.telemetry import Interpretation, Span
@@ -306,6 +307,9 @@ def test_whole_milliseconds_do_not_merge_iterations() -> None:
 
     assert searched(one) == [(1, "a"), (2, "b"), (2, "c")]
     assert not one.turns[0].iterations_inferred
+    server = span("server", start=-0.001, end=61, scope="server")
+    below = (msgspec.structs.replace(spans[0], parent_id="server"), *spans[1:])
+    assert searched(interpreted(server, *below)) == searched(one)
 
 
 def test_calls_within_one_millisecond_are_inferred() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stream_metrics.core.telemetry import Options, Role, Row, interpret, mapping
+from stream_metrics.core.telemetry import Options, Role, Row, Span, interpret, mapping
 from tests.telemetry import agent, interpreted, model, of_kind, search, span, tool, values
 
 CREWAI = "openinference.instrumentation.crewai._event_listener"
@@ -78,6 +78,18 @@ def test_a_turn_has_one_agent() -> None:
     assert agents(agent(attributes=named), *inner) == {"desk"}
     assert agents(agent(), *inner) == {"expert"}
     assert agents(agent(), *inner, other) == {"service"}
+
+
+def test_a_workflow_without_a_name_has_that_of_the_agent_in_it_and_not_of_those_it_calls() -> None:
+    """Google ADK puts one around each agent, whichever others the agent asks in a turn."""
+
+    def named(id: str, parent: str, name: str) -> Span:
+        return agent(id, parent=parent, called=name)
+
+    group = span("w", end=99, attributes={"gen_ai.operation.name": "invoke_workflow"})
+    spans = (group, named("d", "w", "desk"), named("r", "d", "research"), search("s", "r", 1))
+
+    assert [turn.agent for turn in interpreted(*spans).turns] == ["desk"]
 
 
 def test_attributes_of_the_settings_come_first_on_whichever_span() -> None:

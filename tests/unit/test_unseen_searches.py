@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stream_metrics.cli.sources import summary_lines
 from stream_metrics.core.telemetry import (
@@ -292,3 +293,5 @@ def test_an_agent_with_tools_and_without_spans_of_its_model_is_no_skip() -> None
     assert interpreted(alone).refused == UNSEEN
     [told] = interpreted(alone, span("m", "a", attributes={"gen_ai.operation.name": "chat"})).turns
     assert told.skipped
+    writes_tools = replace(alone, scope="opentelemetry.instrumentation.genai.agno")
+    assert interpreted(writes_tools).turns[0].skipped

@@ -19,6 +19,13 @@ def program(run: Run, scenario: str, tools: list[Any]) -> Any:
     by_name = {one.__name__: one for one in tools}
     said: dict[str, list[Any]] = {}
 
+    def said_by_model(history: list[Any]) -> Any:
+        asked = {"model": "script", "messages": history, "tools": offered}
+        if scenario != "stream":
+            return client.chat.completions.create(**asked).choices[0].message
+        chunks = [*client.chat.completions.create(**asked, stream=True)]
+        return chunks[0].choices[0].delta  # the server sends all of it at once
+
     def respond(turn: Turn) -> None:
         given = [{"role": "user", "content": turn.question}]
         before = None
@@ -45,11 +52,7 @@ def program(run: Run, scenario: str, tools: list[Any]) -> Any:
         history = said.setdefault(turn.session, []) if scenario == "memory" else []
         history.append({"role": "user", "content": turn.question})
         while True:
-            answer = (
-                client.chat.completions.create(model="script", messages=history, tools=offered)
-                .choices[0]
-                .message
-            )
+            answer = said_by_model(history)
             history.append(answer.model_dump(exclude_none=True))
             if not answer.tool_calls:
                 return
@@ -62,4 +65,4 @@ def program(run: Run, scenario: str, tools: list[Any]) -> Any:
 
 
 if __name__ == "__main__":
-    main("openai", of_scenarios(program, RESPONSES))
+    main("openai", of_scenarios(program, (*RESPONSES, "stream")))

@@ -57,7 +57,7 @@ FORMS: Final[dict[str, Callable[[Sequence[tuple[Page, float]]], Any]]] = {
     "texttool": lambda pages: "\n\n".join(page.text for page, _ in pages),
 }
 FORMS["innocent"] = FORMS["texttool"]
-FORMS |= dict.fromkeys(("partool", "empty", "skip", "memory", "other"), FORMS["tool"])
+FORMS |= dict.fromkeys(("partool", "empty", "skip", "memory", "other", "stream"), FORMS["tool"])
 
 
 AGENTS: Final = ("subagent", "sequence")
@@ -65,7 +65,7 @@ AGENTS: Final = ("subagent", "sequence")
 RESPONSES: Final = ("responses", "resppartool", "chained")
 """Scenarios of OpenAI's newer API; chained leaves the history to the host."""
 FORMS |= dict.fromkeys((*AGENTS, *RESPONSES), FORMS["tool"])
-SCENARIOS: Final = [name for name in FORMS if name not in (*AGENTS, *RESPONSES)]
+SCENARIOS: Final = [name for name in FORMS if name not in (*AGENTS, *RESPONSES, "stream")]
 MCP: Final = ("mcp", "mcptext")
 """Scenarios whose tool is that of a server of the Model Context Protocol."""
 _RETURNED: Final = {"objects": list[dict[str, Any]], "envelope": dict[str, Any]}

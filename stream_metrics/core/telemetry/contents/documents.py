@@ -48,7 +48,9 @@ LOCAL_ID: Final = re.compile(
 )
 """Ids of chunks that are certainly unique in their document only."""
 _RANK: Final = re.compile(
-    r"#\d+|(result|hit|match|rank|source|ref|citation)[ _.:#-]?\d+|turn\d+[a-z]+\d+", re.IGNORECASE
+    r"#\d+|(result|hit|match|rank|source|ref|citation)[ _.:#-]?\d+|turn\d+[a-z]+\d+"
+    r"|https://api\.bing\.\S+#\w+\.\d+",
+    re.IGNORECASE,
 )
 """Ids that number the results of a search."""
 _UNIQUE: Final = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.IGNORECASE)

@@ -172,6 +172,8 @@ _QUERIES: Final = frozenset(
 )
 _UNSPECIFIED: Final = '{"result": "<not specified>"}'
 """What Google's ADK records for a tool without a result."""
+_SEARCHES: Final = re.compile(r"search|retriev", re.IGNORECASE)
+"""Matches names of tools that are not given ids to look them up."""
 _ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
 """The names of an argument that has what is looked for, if it is the only one."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -338,7 +340,8 @@ def _signs(span: Span, row: Row, name: str, found: Iterable[Reading]) -> list[st
     otherwise = _does_otherwise(name)
     if not otherwise and (means_searching(name) or _ABOUT.search(about)):
         signs.append("name")
-    if not otherwise and has_query(span, row, plain=bool(signs)):
+    ids = _SEARCHES.search(name) is not None
+    if not otherwise and has_query(span, row, plain=bool(signs), ids=ids):
         signs.append("query")
     if any(one.scored for one in found):
         signs.append("scores")
@@ -378,9 +381,12 @@ def _does_otherwise(name: str) -> bool:
     )
 
 
-def has_query(span: Span, row: Row, plain: bool = False) -> bool:
-    """Whether the tool's arguments have a query; ``plain`` is whether a text that is the only
-    argument is one."""
+def has_query(span: Span, row: Row, plain: bool = False, ids: bool = False) -> bool:
+    """Whether the tool's arguments have a query.
+
+    ``plain`` is whether a text that is the only argument is one, and ``ids`` whether it is one also
+    if it looks like an id.
+    """
     given = [name for name in dict.fromkeys((*row.query, *ARGUMENTS)) if span.value(name)]
     for name in given or _SCHEMAS:
         value = span.value(name)
@@ -389,19 +395,20 @@ def has_query(span: Span, row: Row, plain: bool = False) -> bool:
         if isinstance(value, str) and value.lstrip()[:1] in ("{", '"'):
             value = parse_value(value)
             value = parse_value(value) if isinstance(value, str) and value[:1] == "{" else value
-        if plain and _is_question(value):
+        if plain and _is_question(value, ids):
             return True
         if plain and isinstance(value, dict) and len(value) == 1:
             only, asked = next(iter(value.items()))
-            if only in _ONLY and _is_question(asked):
+            if only in _ONLY and _is_question(asked, ids):
                 return True
         if _names_query(value, 0):
             return True
     return False
 
 
-def _is_question(value: Any) -> bool:
-    """Whether a text may be what somebody looks for, rather than an id, an address or code.
+def _is_question(value: Any, ids: bool = False) -> bool:
+    """Whether a text may be what somebody looks for, rather than code, or, unless ``ids`` is set,
+    an id or an address.
 
     >>> [_is_question(one) for one in ("refunds", "how long?", "ORD-123", "a@b.example")]
     [True, True, False, False]
@@ -409,7 +416,7 @@ def _is_question(value: Any) -> bool:
     written = text(value) if isinstance(value, str) else None
     if written is None or _STATEMENT.match(written):
         return False
-    return len(written.split()) > 1 or written.strip("?!.\"'").isalpha()
+    return ids or len(written.split()) > 1 or written.strip("?!.\"'").isalpha()
 
 
 def _names_query(value: Any, depth: int) -> bool:

@@ -6,6 +6,7 @@ that began 0.1 ms later, but in the same millisecond.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,22 +15,29 @@ from msgspec.structs import replace
 from stream_metrics.core.telemetry.spans import Span
 
 MILLISECOND: Final = 1_000_000
+SEVERAL: Final = 3
+"""The fewest spans of a scope that start at whole milliseconds by no accident."""
 
 
 def at_resolution(spans: Sequence[Span]) -> tuple[list[Span], frozenset[str]]:
     """The spans of a trace, with ends in whole milliseconds where starts are; and their ids.
 
-    A process starts spans at whole milliseconds if all of its spans do, and not all of them end so.
+    A process starts spans at whole milliseconds if all of its spans do, and not all of them end so;
+    or all of a scope, of which there are several, because others may be given other times.
     """
     if not any(span.end_ns % MILLISECOND and not span.start_ns % MILLISECOND for span in spans):
         return list(spans), frozenset()
-    fine: set[str] = set()
-    processes = [repr(sorted(span.resource.items(), key=str)) for span in spans]
-    for span, process in zip(spans, processes, strict=True):
+    resources = [repr(sorted(span.resource.items(), key=str)) for span in spans]
+    scopes = [(span.scope, of) for span, of in zip(spans, resources, strict=True)]
+    number = Counter(scopes)
+    fine: set[str | tuple[str, str]] = set()
+    for span, resource, scope in zip(spans, resources, scopes, strict=True):
         if span.start_ns % MILLISECOND:
-            fine.add(process)
+            fine |= {resource, scope}
     coarse = frozenset(
-        span.span_id for span, process in zip(spans, processes, strict=True) if process not in fine
+        span.span_id
+        for span, resource, scope in zip(spans, resources, scopes, strict=True)
+        if resource not in fine or (scope not in fine and number[scope] >= SEVERAL)
     )
     return [
         replace(span, end_ns=span.end_ns - span.end_ns % MILLISECOND)

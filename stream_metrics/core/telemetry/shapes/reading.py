@@ -288,7 +288,7 @@ def _look(value: Any, found: _Found, depth: int, name: str) -> None:
 
 def _look_at_text(value: str, found: _Found, depth: int, name: str) -> None:
     stripped = _unframed(value.strip())
-    if stripped and text(stripped) is None and stripped.strip('"') not in ("[]", "{}"):
+    if stripped and text(stripped) is None and stripped.strip('"') not in ("[]", "{}", "[[]]"):
         if re.search(r"\w", stripped):
             found.problems.append(Unread("content_off", "its result is redacted"))
         elif stripped.startswith('"'):

@@ -82,17 +82,18 @@ class AgentNames:
         self._names = (chosen, Names(tree, by_rows))
 
     def of(self, place: Span, members: Sequence[Span], asked: str | None) -> str | None:
-        """The agent of a turn: what its span or one around it names, else what all spans in it
-        that name one agree on.
+        """The agent of a turn: what its span or one around it names, else what all spans directly
+        in it that name one agree on, else all spans of the turn.
 
         Args:
             place: The turn's span.
             members: All spans of the turn.
             asked: The question, which is no name.
         """
+        inside = [span for span in members if span.parent_id == place.span_id]
         given = [one for span in members for one in _inputs_of_crew(span)]
         for names in self._names:
-            name = names.nearest[place.span_id] or names.agreed(members)
+            name = names.nearest[place.span_id] or names.agreed(inside) or names.agreed(members)
             if name is not None and not any(has_text(name, one) for one in (asked, *given)):
                 return name
         return None

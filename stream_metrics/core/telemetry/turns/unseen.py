@@ -95,6 +95,11 @@ _FINISHED: Final = (
     "finish_reason",
 )
 _DEFINITIONS: Final = "gen_ai.tool.definitions"
+_WITH_TOOLS: Final = tuple(
+    f"opentelemetry.instrumentation.genai.{name}"
+    for name in ("agno", "langchain", "llama_index", "openai_agents")
+)
+"""Scopes of instrumentations without spans of models, whose captures show spans of tools."""
 _FOR_TOOLS: Final = re.compile(r"tool|function_?call", re.IGNORECASE)
 _FINISHED_FOR_TOOLS: Final = re.compile(
     r"""finish_?reason\\*["']:\s*\\*["'](tool|function_?call)""", re.IGNORECASE
@@ -304,14 +309,16 @@ def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
 
 
 def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | None:
-    """An agent with tools, in a turn without a span of a tool or of a model: some instrumentations
-    write no others."""
+    """An agent with tools, in a turn without a span of a tool or of a model, whose instrumentation
+    may write no others."""
     agents = []
     for span in members:
         row = tree.rows.get(span.span_id)
         if is_tool(span, row) or (row is not None and row.role is Role.MODEL):
             return None
-        if row is not None and row.role is Role.TURN and span.value(_DEFINITIONS) is not None:
+        if row is None or row.role is not Role.TURN or span.value(_DEFINITIONS) is None:
+            continue
+        if not scope_form(span.scope).startswith(_WITH_TOOLS):
             agents.append(span)
     return agents[0] if agents else None
 

@@ -4,7 +4,7 @@ import { exporting, described, found, instrumentation, model, provider, run, sce
 
 const version = instrumentation.replace(/\D/g, "");
 const sdk = await import(`ai${version}`);
-const { generateText, jsonSchema, stepCountIs, tool } = sdk;
+const { generateText, jsonSchema, stepCountIs, streamText, tool } = sdk;
 const { createOpenAICompatible } = await import(`openai-compatible${version}`);
 
 const traced = provider(exporting());
@@ -55,10 +55,8 @@ const common = (session) => ({ model: script, stopWhen: stepCountIs(9), ...told(
 await run(traced, async ({ session, question }) => {
   const history = scenario === "memory" ? (said[session] ??= []) : [];
   history.push({ role: "user", content: question });
-  const answer = await generateText({
-    ...common(session),
-    messages: history,
-    tools: toolsFor(session),
-  });
+  const asked = { ...common(session), messages: history, tools: toolsFor(session) };
+  if (scenario === "stream") return streamText(asked).text;
+  const answer = await generateText(asked);
   history.push(...answer.response.messages);
 });
