@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
+from stream_metrics.core.telemetry.contents.calls import answer_is_lost
 from stream_metrics.core.telemetry.interpretation import Interpretation, Unseen, rows_to_copy
 from stream_metrics.core.telemetry.retrieval.uploads import uploaded_answer
 from stream_metrics.core.telemetry.roles.kinds import SEARCHING, is_of_agents, normalized
@@ -209,6 +210,9 @@ def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
     if asking is not None and any(span.start_ns >= asking.end_ns for span in models):
         what = f"the model call {asking.name!r}, which asked for tools without spans"
         refuse(interpretation, {asking.span_id: Unseen(what, "")})
+    elif (lost := next(filter(answer_is_lost, models), None)) is not None:
+        message = f"the answer of {lost.name!r} was cut off, and may have had tool calls"
+        interpretation.refuse("truncated", lost.span_id, message)
 
 
 def refuse(
