@@ -163,6 +163,55 @@ def test_documents_with_fewer_signs_are_refused_with_the_row_to_copy(
     assert f'otlp.tools = {{"{name}" = "other"}}' in one.refusals[0].message
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("suche_löschen", "wissen_speichern", "guardar_busqueda", "enregistrer_recherche"),
+        *("elimina_ricerca", "zoeken_verwijderen", "spara_sökning", "zapisz_wyszukiwanie"),
+        *("traduzir_pesquisa", "удалить_поиск", "保存搜索", "検索を削除", "검색_저장", "حذف_بحث"),
+        *("find_and_book", "searchQueryBuilder", "kb_feedback", "grade_documents", "rag_ingest"),
+    ],
+)
+def test_a_tool_that_changes_what_was_searched_is_no_search(name: str) -> None:
+    """Its documents have scores, and its arguments a query, but its name says what it does."""
+    one = turn_with(ran(name, scored(DOCUMENTS), QUERY))
+
+    assert (one.turns, one.refused) == ((), {"unrecognised": 1})
+
+
+@pytest.mark.parametrize(
+    "name", ["book_search", "log_search", "email_search", "wissensspeicher_durchsuchen"]
+)
+def test_a_search_of_what_also_names_a_change_is_a_search(name: str) -> None:
+    """Books, logs and stores are looked through, too."""
+    assert found(turn_with(ran(name, DOCUMENTS, QUERY))) == [["a", "b"]]
+
+
+@pytest.mark.parametrize("name", ["web_results", "web", "faqHits"])
+def test_a_second_list_of_results_beside_documents_is_refused(name: str) -> None:
+    """What the agent got from the web counts as much as what its documents say."""
+    other = [{"url": "https://w.example/w", "title": "W", "snippet": "The web says so."}]
+
+    one = turn_with(ran("search_docs", {"documents": DOCUMENTS, name: other}, QUERY))
+
+    assert (one.turns, one.refused) == ((), {"ambiguous_documents": 1})
+
+
+def test_a_model_call_around_all_searches_separates_none_and_time_decides() -> None:
+    """The span of a streamed loop lasts from its first search to its answer."""
+    searches = [
+        ran("search_docs", DOCUMENTS, QUERY, id=id, start=start, end=start + 10)
+        for id, start in (("s1", 10), ("s2", 40))
+    ]
+    root = genai("invoke_agent", "turn", 0, 100, gen_ai__agent__name="support")
+
+    one = interpret([root, genai("chat", "m", 1, 95), *searches], mapping(), Options())
+
+    [turn] = one.turns
+    assert [search.iteration for search in turn.searches] == [1, 2]
+    assert turn.iterations_inferred
+
+
 def test_a_tool_that_the_settings_say_searches_is_a_search() -> None:
     """The row decides, without any sign."""
     one = turn_with(ran("get_messages", DOCUMENTS), tools={"get_messages": "search"})
@@ -994,6 +1043,26 @@ def test_a_lost_answer_is_refused_where_calls_stand_in_answers() -> None:
     one = with_messages(answer, given, lost)
 
     assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+def test_lost_messages_are_refused_where_results_stand_in_messages() -> None:
+    """They may have had the result of a call that is told nowhere else."""
+    answer, given = ANSWERS["OpenTelemetry"]
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": '[{"role": "us'}
+    lost = span("lost", "turn", 91, 92, attributes, scope="my.agent")
+
+    one = with_messages(answer, given, lost)
+
+    assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+def test_a_lost_answer_without_a_turn_is_refused() -> None:
+    """It may have called a search, and nothing else of the trace shows one."""
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": '[{"role": "as'}
+
+    one = interpret([span("m", attributes=attributes, scope="x")], mapping(), Options())
+
+    assert one.refused == {"truncated": 1}
 
 
 def test_a_turn_without_a_search_is_no_skip_if_the_answer_was_dropped() -> None:

@@ -21,6 +21,7 @@ from stream_metrics.core.telemetry.contents.calls import (
     answer_is_lost,
     calls_given,
     calls_of,
+    is_given_lost,
     is_recorded,
     latest_results,
     mentions,
@@ -202,13 +203,12 @@ class _Calls:
             return
         if following is None:
             return
-        if result is None:
-            ran = self.ran_between(turn, model.start_ns, following.start_ns)
-            if not ran and not is_of_agents(call.name):
-                self._unanswered.add(model.span_id)
-            return
         if self.ran_between(turn, model.start_ns, following.start_ns):
             return  # the span of the call may be one that does not name it
+        if result is None:
+            if not is_of_agents(call.name):
+                self._unanswered.add(model.span_id)
+            return
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.name,
@@ -345,7 +345,8 @@ class _Calls:
 
     def _mark_lost(self) -> None:
         for model in self._tree.with_role(Role.MODEL):
-            if model.span_id in self._unanswered or answer_is_lost(model):
+            lost = model.span_id in self._unanswered or answer_is_lost(model)
+            if lost or is_given_lost(model):
                 span = self._changed.get(model.span_id, model)
                 self._changed[model.span_id] = msgspec.structs.replace(
                     span, attributes={**span.attributes, LOST: "cut off"}

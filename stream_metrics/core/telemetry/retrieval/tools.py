@@ -105,6 +105,32 @@ _CHANGING: Final = re.compile(
     re.IGNORECASE,
 )
 """Words of tools that do something else, even if a verb of searching follows in their names."""
+_CHANGING_FIRST: Final = re.compile(
+    r"approve|archive|compare|email|evaluate|filter|grade|index|ingest|notify|order|publish|rank"
+    r"|rate|record|review|share|sign",
+    re.IGNORECASE,
+)
+"""The same, of names without a verb of searching that begin with them."""
+_CHANGING_AFTER: Final = re.compile(
+    r"(?:(?-i:[a-z](?=[A-Z]))|[_-])(?:(?:and|or|then)[_-]?(?:book|buy|delete|edit|move|order|remove"
+    r"|replace|reserve|save|send|update|write)|builder|cancel|expander|feedback|generator"
+    r"|reindex|rewriter|settings|ingest)(?![a-z])",
+    re.IGNORECASE,
+)
+"""The same, wherever they stand in a name."""
+_CHANGING_ABROAD: Final = re.compile(
+    r"l(?:ö|oe)schen|(?<![a-z])speichern(?![a-z])|umformulier|umschreib|(?:ü|ue)bersetz"
+    r"|guardar|eliminar|borrar|traduc|reformul|reescrib|reservar"
+    r"|enregistrer|supprimer|effacer|traduire|r[eé][eé]cri(?:re|t)"
+    r"|(?<![a-z])(?:salva(?:re?)?|elimina|cancella(?:re)?)(?![a-z])|riformul|riscriv"
+    r"|opslaan|verwijder|vertaa?l|herschrij|herformul"
+    r"|(?<![a-z])(?:spara|ta_?bort|gem|slet|radera)(?![a-z])|översätt|oversæt"
+    r"|(?<![a-z])usu[nńw]|zapisz|t[lł]umacz|excluir|apagar|traduzir"
+    r"|сохран|удал[еи]|переписать|переформул|перевести"
+    r"|保存|删除|刪除|改写|改寫|翻译|翻譯|削除|書き換え|翻訳|저장|삭제|번역|حفظ|حذف|सहेज|हटा",
+    re.IGNORECASE,
+)
+"""The same in other languages, in which the verb may stand before or after its object."""
 _LANGUAGES: Final = re.compile(
     r"bash|calculator|cypher|graphql|interpreter|python|repl|shell|sql|terminal", re.IGNORECASE
 )
@@ -336,11 +362,22 @@ def _does_otherwise(name: str) -> bool:
 
     >>> [_does_otherwise(name) for name in ("delete_docs", "saveSearch", "python", "search_code")]
     [True, True, True, False]
+    >>> [_does_otherwise(name) for name in ("suche_löschen", "find_and_book", "grade_docs")]
+    [True, True, True]
     """
     found = re.search(_VERBS, name)
     words = _WORD.findall(name[: found.start()] if found else name)
-    return any(map(_CHANGING.fullmatch, words)) or (
-        found is None and any(map(_LANGUAGES.fullmatch, words))
+    return (
+        any(map(_CHANGING.fullmatch, words))
+        or _CHANGING_AFTER.search(name) is not None
+        or _CHANGING_ABROAD.search(name) is not None
+        or (
+            found is None
+            and (
+                any(map(_LANGUAGES.fullmatch, words))
+                or any(map(_CHANGING_FIRST.fullmatch, words[:1]))
+            )
+        )
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import (
@@ -136,6 +136,11 @@ _BLOCK_KEYS: Final = frozenset(
     )
 )
 _DOCUMENTS: Final = "a list of documents"
+_BESIDE: Final = re.compile(
+    r"(?:^|_|[a-z](?=[A-Z]))(?:web|(?i:articles|chunks|docs|documents|hits|matches|pages|passages"
+    r"|results|snippets|sources))$"
+)
+"""Matches names of lists that are results only if they stand beside documents."""
 _NAMED: Final = "the list "
 _JSON: Final = re.compile(r"""\{\s*["']|\[\s*[{"']""")
 """The beginning of JSON, or of a Python literal."""
@@ -183,12 +188,16 @@ class Unread:
 
 @dataclass(slots=True)
 class _Found:
-    """What is found in a value: readings of its lists, by the list; and what cannot be read."""
+    """What is found in a value: readings of its lists, by the list; and what cannot be read.
+
+    ``beside`` are those of lists that are results only if they stand beside documents.
+    """
 
     readings: list[Reading]
     problems: list[Unread]
     taken: dict[int, Any]
     left: int = MAX_VALUES
+    beside: list[Reading] = field(default_factory=list)
 
     def take(self, value: Any) -> None:
         """Note that the value is read, and keep it, lest another gets its ``id()``."""
@@ -229,6 +238,7 @@ def _read(value: Any) -> Reading | Unread | None:
         general = any(one.source == _DOCUMENTS for one in narrow)
         lists = (one for one in found.readings if one.wide and one.source.startswith(_NAMED))
         narrow += (one for one in lists if general or one.scored)
+        narrow += found.beside if general else ()
     chosen = _chosen(narrow)
     if chosen is None:
         chosen = next((one for one in found.problems if one.reason != "unrecognised"), None)
@@ -373,6 +383,8 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         if not name or name in _GENERAL or name in _WIDE or reading.scored:
             found.take(value)
             found.readings.append(reading)
+        elif _BESIDE.search(name):
+            found.beside.append(reading)
         return
     if name in (*_GENERAL, *_WIDE, "") and (passages := _passages(value)):
         found.readings.append(_reading(passages, "a list of texts", [], wide=True))

@@ -356,6 +356,14 @@ class TurnBuilder:
                 )
                 yield SpanProblem(span, "unrecognised", message)
 
+    def _is_around(self, placed: Sequence[TimedSearch], members: Sequence[Span]) -> bool:
+        """Whether the only model call of a turn is around all its searches, as where its span is
+        that of a whole loop: it separates none."""
+        models = self._models(members)
+        return len(models) == 1 and all(
+            models[0].start_ns <= one.start_ns and one.end_ns < models[0].end_ns for one in placed
+        )
+
     def _models(self, members: Sequence[Span]) -> list[Span]:
         return [span for span in members if self._tree.role(span) is Role.MODEL]
 
@@ -540,7 +548,7 @@ class TurnBuilder:
             and span.span_id not in self._searching
             and span.start_ns <= last
         ]
-        if calls:
+        if calls and not self._is_around(placed, members):
             numbers = by_models(placed, calls, self._calls)
             return numbers, (
                 self._has_simultaneous_call(members, placed)
