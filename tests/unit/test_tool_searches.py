@@ -250,6 +250,21 @@ def test_a_search_that_the_last_model_call_requested_may_never_have_run() -> Non
     assert found(asked_with_a_lost_call({}, last)) == [["a", "b"]]
 
 
+def test_a_model_call_that_asked_for_tools_without_spans_beside_a_search_is_refused() -> None:
+    """Without content only its finish reason says that the span of a tool was lost."""
+    asking = {"gen_ai.response.finish_reasons": ["tool_calls"]}
+    spans = [
+        genai("invoke_agent", "turn", 0, 100, gen_ai__agent__name="support"),
+        *(
+            span(id, "turn", start, start + 5, {"gen_ai.operation.name": "chat", **own})
+            for id, start, own in (("m1", 1, asking), ("m2", 40, asking), ("m3", 60, {}))
+        ),
+        ran("search_docs", DOCUMENTS, QUERY),
+    ]
+
+    assert interpret(spans, mapping(), Options()).refused == {"unseen_searches": 1}
+
+
 def test_a_search_in_messages_that_came_since_the_first_model_call_is_not_left_out() -> None:
     """The span of the model call that requested it was lost; what was there before is of earlier
     turns."""

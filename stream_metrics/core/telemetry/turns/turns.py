@@ -58,6 +58,7 @@ from stream_metrics.core.telemetry.turns.iterations import (
 from stream_metrics.core.telemetry.turns.names import AgentNames, conversations, release_names
 from stream_metrics.core.telemetry.turns.unseen import (
     UnseenSearches,
+    asks_for_tools,
     is_tool,
     looks_like_search,
     passed_over,
@@ -130,6 +131,7 @@ class TurnBuilder:
         if retrievals:
             problems += self._overlooked(members)
             problems += self._lost_calls(members, retrievals)
+            problems += self._lost_tools(members)
             problems += self._impossible_times(id, members)
         problems += self._truncated_names(members)
         numbers, inferred = self._iterations(members, retrievals)
@@ -390,6 +392,22 @@ class TurnBuilder:
                     "what the others found is not told"
                 )
                 yield SpanProblem(next(iter(calls.values())), "unseen_searches", message)
+
+    def _lost_tools(self, members: Sequence[Span]) -> Iterable[SpanProblem]:
+        """Model calls that ended with a request for tools, before another call and without any span
+        between them, and do not say which."""
+        order = sorted(members, key=lambda span: (span.start_ns, span.span_id))
+        for earlier, later in pairwise(order):
+            if (
+                self._tree.role(earlier) is Role.MODEL
+                and self._tree.role(later) is Role.MODEL
+                and earlier.end_ns <= later.start_ns
+                and earlier.parent_id == later.parent_id
+                and asks_for_tools(earlier, self._tree.rows[earlier.span_id])
+                and not (calls_of(earlier) or earlier.dropped_attributes)
+            ):
+                message = f"the model call {short(earlier.name)!r} asked for tools without spans"
+                yield SpanProblem(earlier, "unseen_searches", message)
 
     def _first_and_last(self, models: Sequence[Span]) -> Iterable[tuple[Span, Span]]:
         """The first and the last model call of each agent that made several."""

@@ -303,7 +303,7 @@ def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
         row = tree.rows.get(span.span_id)
         if is_tool(span, row):
             return None
-        if row is not None and row.role is Role.MODEL and _asks_for_tools(span, row):
+        if row is not None and row.role is Role.MODEL and asks_for_tools(span, row):
             models.append(span)
     return models[0] if models else None
 
@@ -323,7 +323,8 @@ def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | N
     return agents[0] if agents else None
 
 
-def _asks_for_tools(span: Span, row: Row) -> bool:
+def asks_for_tools(span: Span, row: Row) -> bool:
+    """Whether a model call ended with a request for tools, or its answer was dropped."""
     if span.dropped_attributes and all(span.value(name) is None for name in row.answer):
         return True  # its answer is among what was dropped
     finished = [value for name in _FINISHED if (value := span.value(name)) is not None]
