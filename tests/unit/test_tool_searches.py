@@ -265,6 +265,26 @@ def test_a_model_call_that_asked_for_tools_without_spans_beside_a_search_is_refu
     assert interpret(spans, mapping(), Options()).refused == {"unseen_searches": 1}
 
 
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"url.full": "https://kb-1.svc.pinecone.io/query"},
+        {"rpc.system": "grpc", "rpc.service": "qdrant.Points", "rpc.method": "Search"},
+        {"db.system": "redis", "db.statement": "FT.SEARCH idx refunds"},
+    ],
+)
+def test_a_database_that_was_searched_beside_a_search_is_refused(
+    attributes: dict[str, str],
+) -> None:
+    """Only its address, method or statement says so."""
+    call = span("d", "turn", 30, 40, attributes, name="POST", scope="some.client")
+    inside = span("d", "tool", 12, 18, attributes, name="POST", scope="some.client")
+    search = ran("search_docs", DOCUMENTS, QUERY)
+
+    assert turn_with(search, call).refused == {"unrecognised": 1}
+    assert found(turn_with(search, inside)) == [["a", "b"]]
+
+
 def test_a_search_in_messages_that_came_since_the_first_model_call_is_not_left_out() -> None:
     """The span of the model call that requested it was lost; what was there before is of earlier
     turns."""

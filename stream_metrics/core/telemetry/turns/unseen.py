@@ -40,7 +40,7 @@ _MAY_SEARCH: Final = re.compile(
     r"|vector|embed|context|docs|documents|passages|memor(y|ies))"
 )
 _NAMING: Final = re.compile(
-    r"(^|[._])(name|function|operation|path|url|full|route|target|collection|index|query|statement"
+    r"(^|[._])(name|function|method|operation|path|url|full|route|target|collection|index|query|statement"
     r"|summary|namespace|system|tool|url\.full|query\.text)$",
     re.IGNORECASE,
 )
@@ -72,10 +72,12 @@ _NO_SEARCHES: Final = frozenset({"create_agent", "event", "guardrail", "parser",
 """Kinds of spans that are no searches, whoever wrote them."""
 _BY_MEANING: Final = re.compile(
     r"<->|<=>|<#>|\b(ts_rank|to_tsquery|plainto_tsquery|websearch_to_tsquery|cosine_distance"
-    r"|l2_distance|similarity|vector_search|match)\b",
+    r"|l2_distance|similarity|vector_search|match|ft\.(search|hybrid)|vsim)\b",
     re.IGNORECASE,
 )
 """Matches queries of databases that search texts or vectors."""
+_QUERY_ADDRESS: Final = re.compile(r"\.pinecone\.io/query\b|weaviate\..*/v1/graphql\b")
+"""Matches addresses of vector databases at which they search, without a word that says so."""
 _DATABASES: Final = re.compile(
     r"(chroma|chromadb|lancedb|marqo|milvus|mongodb|pgvector|pinecone|qdrant|redis|weaviate)[. ]"
 )
@@ -228,7 +230,7 @@ def looks_like_search(span: Span) -> bool:
     """Whether the name of a span, or an attribute that names something, suggests a search."""
     query = span.text("db.query.text", "db.statement")
     return (
-        any(SEARCHING.search(name) for name in _names(span))
+        any(SEARCHING.search(name) or _QUERY_ADDRESS.search(name) for name in _names(span))
         or any(_SEARCH_ATTRIBUTE.search(name) for name in span.attributes)
         or (query is not None and _BY_MEANING.search(query[:MAX_QUERY_LENGTH]) is not None)
     )
