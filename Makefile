@@ -285,7 +285,7 @@ mutations: services ## Break the source on purpose, and check that tests notice;
 	@$(BIN)/python -m tests.mutations $(MUTATIONS)
 
 # PROGRAMS is a pattern for some of the programs, such as PROGRAMS="haystack-*"; the page is of all.
-conformance: setup ## Run agents of real frameworks under real instrumentations; half an hour
+conformance: setup ## Run agents of real frameworks under real instrumentations (needs Node, too); an hour
 	@$(BIN)/python -m tests.conformance $(or $(PROGRAMS),--page docs/evidence/conformance.md)
 
 bounds: services ## Check one worker's memory over a million conversations; 10 minutes

@@ -170,7 +170,7 @@ def written(outcomes: Iterable[Outcome]) -> str:
         names = [_NAMES[name] for name in instrumentation.split("+")]
         versions = [_version(name, framework, each[0]) for name in instrumentation.split("+")]
         by = " and ".join(f"{n} {v}".rstrip() for n, v in zip(names, versions, strict=True))
-        of = f"{_NAMES[framework]} {_versions(framework, each[0])}"
+        of = f"{_NAMES[framework]} {_versions(framework, each[0])}".rstrip()
         table.append(f"| {of} | {by} | {' | '.join(kinds)} |")
         place = f"{_NAMES[framework]} under {' and '.join(names)}"
         for one in each:

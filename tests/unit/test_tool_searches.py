@@ -1132,6 +1132,26 @@ def test_a_lost_answer_is_refused_where_calls_stand_in_answers() -> None:
     assert (one.turns, one.refused) == ((), {"truncated": 1})
 
 
+def test_lost_messages_are_refused_where_results_stand_in_messages() -> None:
+    """They may have had the result of a call that is told nowhere else."""
+    answer, given = ANSWERS["OpenTelemetry"]
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": '[{"role": "us'}
+    lost = span("lost", "turn", 91, 92, attributes, scope="my.agent")
+
+    one = with_messages(answer, given, lost)
+
+    assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+def test_a_lost_answer_without_a_turn_is_refused() -> None:
+    """It may have called a search, and nothing else of the trace shows one."""
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": '[{"role": "as'}
+
+    one = interpret([span("m", attributes=attributes, scope="x")], mapping(), Options())
+
+    assert one.refused == {"truncated": 1}
+
+
 def test_a_turn_without_a_search_is_no_skip_if_the_answer_was_dropped() -> None:
     """The model may have called a search in it."""
     operation = {"gen_ai.operation.name": "chat"}

@@ -228,6 +228,15 @@ def answer_is_lost(span: Span) -> bool:
     values = [value for name in _OUTPUTS if isinstance(value := span.value(name), str)]
     if not values:
         return span.dropped_attributes > 0
+    return _are_cut_off(values)
+
+
+def is_given_lost(span: Span) -> bool:
+    """Whether limits cut off what a model was given, so that it may have had more results."""
+    return _are_cut_off([value for name in _INPUTS if isinstance(value := span.value(name), str)])
+
+
+def _are_cut_off(values: Iterable[str]) -> bool:
     begun = [value for value in values if value.lstrip()[:1] in ("[", "{")]
     return bool(begun) and all(parse_value(value) is None for value in begun)
 

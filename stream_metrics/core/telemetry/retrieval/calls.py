@@ -21,6 +21,7 @@ from stream_metrics.core.telemetry.contents.calls import (
     answer_is_lost,
     calls_given,
     calls_of,
+    is_given_lost,
     is_recorded,
     latest_results,
     mentions,
@@ -338,7 +339,7 @@ class _Calls:
 
     def _mark_lost(self) -> None:
         for model in self._tree.with_role(Role.MODEL):
-            if answer_is_lost(model):
+            if answer_is_lost(model) or is_given_lost(model):
                 span = self._changed.get(model.span_id, model)
                 self._changed[model.span_id] = msgspec.structs.replace(
                     span, attributes={**span.attributes, LOST: "cut off"}

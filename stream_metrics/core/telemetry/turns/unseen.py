@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
+from stream_metrics.core.telemetry.contents.calls import answer_is_lost
 from stream_metrics.core.telemetry.interpretation import Interpretation, Unseen, rows_to_copy
 from stream_metrics.core.telemetry.retrieval.uploads import uploaded_answer
 from stream_metrics.core.telemetry.roles.kinds import SEARCHING, is_of_agents, normalized
@@ -205,6 +206,11 @@ def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
                 interpretation,
                 {span.span_id: Unseen(f"the span {span.name!r}", row_for(span, row))},
             )
+            return
+    for model in tree.with_role(Role.MODEL):
+        if answer_is_lost(model):
+            message = f"the answer of {model.name!r} was cut off, and may have had tool calls"
+            interpretation.refuse("truncated", model.span_id, message)
             return
     asking = _asking_for_tools(tree, tree.ordered)
     models = tree.with_role(Role.MODEL)
