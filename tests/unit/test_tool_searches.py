@@ -243,6 +243,14 @@ def test_a_search_that_a_model_requested_and_that_has_no_span_is_refused() -> No
     assert found(asked_with_a_lost_call(whole, {})) == [["a", "b"]]
 
 
+def test_a_call_that_has_another_id_in_the_next_messages_counts_once() -> None:
+    """OpenAI's responses name it by the item, and later by the call."""
+    first = {"gen_ai.input.messages": "[]", "gen_ai.output.messages": json.dumps([requests("fc")])}
+    second = {"gen_ai.input.messages": json.dumps([requests("c1")])}
+
+    assert found(asked_with_a_lost_call(first, second)) == [["a", "b"]]
+
+
 def test_a_search_that_the_last_model_call_requested_may_never_have_run() -> None:
     """A limit of steps ends agents so."""
     last = {"gen_ai.output.messages": json.dumps([requests("c2")])}

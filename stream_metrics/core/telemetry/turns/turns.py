@@ -373,19 +373,23 @@ class TurnBuilder:
         searching = {tool_name(retrieval.span) for retrieval in retrievals} & ran.keys()
         models = self._models(members)
         last = max((span.start_ns for span in models), default=0)
-        asking: dict[str, dict[str, Span]] = {}
+        asking: dict[
+            tuple[str, ...], dict[str, Span]
+        ] = {}  # ids differ by form and instrumentation
         for span in models if searching else ():
             if span.end_ns <= last:
                 for call in calls_of(span):
                     if call.name in searching and not call.number:
-                        asking.setdefault(call.name, {}).setdefault(call.id, span)
+                        key = (call.name, span.scope, "answer")
+                        asking.setdefault(key, {}).setdefault(call.id, span)
         for earlier, later in self._first_and_last(models) if searching else ():
             if is_recorded(earlier, answer=False):
                 before = {call.id for call in calls_given(earlier)}
                 for call in calls_given(later):
                     if call.name in searching and not call.number and call.id not in before:
-                        asking.setdefault(call.name, {}).setdefault(call.id, later)
-        for name, calls in asking.items():
+                        key = (call.name, later.scope, "given")
+                        asking.setdefault(key, {}).setdefault(call.id, later)
+        for (name, *_), calls in asking.items():
             if len(calls) > ran[name]:
                 message = (
                     f"models called {name!r} {len(calls)} times, and it has {ran[name]} spans: "
