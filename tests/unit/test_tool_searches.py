@@ -1310,3 +1310,15 @@ def test_results_in_events_of_tools_messages_are_read() -> None:
     answering = genai("chat", "m2", 20, 21, events=(SpanEvent("gen_ai.tool.message", 0, result),))
 
     assert found(turn_with(asking, answering)) == [["a", "b"]]
+
+
+def test_a_call_without_a_result_beside_others_is_refused() -> None:
+    """Limits cut off the prompt in which it stood."""
+    calls = [{**CALL, "id": "c1"}, {**CALL, "id": "c2"}]
+    answer = json.dumps([{"role": "assistant", "parts": calls}])
+    result = {"type": "tool_call_response", "id": "c1", "response": DOCUMENTS}
+    given = json.dumps([{"role": "tool", "parts": [result]}])
+
+    one = with_messages({"gen_ai.output.messages": answer}, {"gen_ai.input.messages": given})
+
+    assert (one.turns, one.refused) == ((), {"truncated": 1})

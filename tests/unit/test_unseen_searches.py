@@ -158,6 +158,14 @@ def test_a_loop_without_an_agent_or_tools_is_refused_where_a_model_asked_for_too
     assert interpreted(*given, model("n", "root", 9)).refused == UNSEEN
 
 
+def test_a_loop_without_an_agent_is_refused_where_an_answer_was_cut_off() -> None:
+    """It may have had tool calls."""
+    first = model("m", "root", 1, attributes={"output.value": '{"choices": [{"mess'})
+    given = (span("root", end=99, scope=APP), first, model("n", "root", 9))
+
+    assert interpreted(*given).refused == {"truncated": 1}
+
+
 def test_a_turn_without_an_answer_is_refused_where_it_may_have_searched() -> None:
     """Otherwise nothing would tell that its searches are not seen."""
     assert interpreted(agent(), inside("search_handbook")).refused == UNSEEN

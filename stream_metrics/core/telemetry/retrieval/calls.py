@@ -31,6 +31,7 @@ from stream_metrics.core.telemetry.contents.hosted import HostedSearch, hosted_s
 from stream_metrics.core.telemetry.contents.messages import HOSTED, LOST
 from stream_metrics.core.telemetry.retrieval.tools import ARGUMENTS, is_missing, recorded
 from stream_metrics.core.telemetry.retrieval.uploads import address_of
+from stream_metrics.core.telemetry.roles.kinds import is_of_agents
 from stream_metrics.core.telemetry.roles.mapping import Role, Row
 from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.core.telemetry.shapes.reading import plain_text
@@ -129,6 +130,7 @@ class _Calls:
             started.sort()
         self._changed: dict[str, Span] = {}
         self._added: dict[tuple[str | None, str, str], Span] = {}
+        self._unanswered: set[str] = set()  # models that called tools without a result
         self._results: dict[str, dict[str, Any]] = {}
         self.told: dict[str, Any] = {}
 
@@ -199,7 +201,12 @@ class _Calls:
                     span, attributes={**span.attributes, **new}
                 )
             return
-        if result is None or following is None:
+        if following is None:
+            return
+        if result is None:
+            ran = self.ran_between(turn, model.start_ns, following.start_ns)
+            if not ran and not is_of_agents(call.name):
+                self._unanswered.add(model.span_id)
             return
         if self.ran_between(turn, model.start_ns, following.start_ns):
             return  # the span of the call may be one that does not name it
@@ -339,7 +346,8 @@ class _Calls:
 
     def _mark_lost(self) -> None:
         for model in self._tree.with_role(Role.MODEL):
-            if answer_is_lost(model) or is_given_lost(model):
+            unanswered = model.span_id in self._unanswered
+            if unanswered or answer_is_lost(model) or is_given_lost(model):
                 span = self._changed.get(model.span_id, model)
                 self._changed[model.span_id] = msgspec.structs.replace(
                     span, attributes={**span.attributes, LOST: "cut off"}

@@ -322,7 +322,7 @@ def _unrecognised(
         if id in tree.ignored:
             continue
         if LOST in span.attributes and role is Role.MODEL:
-            message = f"the messages of {span.name!r} were cut off, and may have had tool calls"
+            message = f"the answer of {span.name!r}, or what its tools returned, was cut off"
             yield SpanProblem(span, "truncated", message)
         if span.parent_id in reported:
             reported.add(id)  # the problem of the parent covers it
