@@ -130,9 +130,10 @@ class TurnBuilder:
         ]
         if retrievals:
             problems += self._overlooked(members)
-            problems += self._lost_calls(members, retrievals)
-            problems += self._lost_tools(members)
             problems += self._impossible_times(id, members)
+            if not problems:  # what was cut off or cannot be read is a better reason
+                problems += self._lost_calls(members, retrievals)
+                problems += self._lost_tools(members)
         problems += self._truncated_names(members)
         numbers, inferred = self._iterations(members, retrievals)
         inferred = inferred or (len(retrievals) > 1 and self._has_clock_skew(members))
