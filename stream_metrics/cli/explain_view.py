@@ -198,6 +198,7 @@ _HAVE_ROWS: Final = {
     "ambiguous_documents",
     "incomplete",
     "no_conversation",
+    "no_identity",
     "outside_turn",
     "two_scopes",
     "unrecognised",

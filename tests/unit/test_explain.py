@@ -218,6 +218,21 @@ def test_a_tool_that_is_passed_over_is_told_with_the_row_that_makes_it_a_search(
     gives_what_it_says(first, [spans])
 
 
+def test_a_name_that_may_identify_documents_is_tried_and_a_rank_is_not() -> None:
+    """Documents with the same text and no id have another name that tells them apart."""
+    found = [
+        {"page_content": "same", "metadata": {"article_id": f"a-{at}", "result_id": at}}
+        for at in range(3)
+    ]
+    kind = {"openinference.span.kind": "RETRIEVER", "output.value": json.dumps(found)}
+    spans = turn(span("r", "turn", 10, 20, kind, name="kb"))
+    (only,) = tools(explained(spans))["kb"]["effects"]
+
+    assert only["row"] == 'otlp.ids = ["article_id"]'
+    assert (only["searches"], only["results"], only["turns"]) == (1, 3, 1)
+    gives_what_it_says(only, [spans])
+
+
 def test_rows_come_before_those_of_the_settings() -> None:
     """A row that reads the result differently is tried before the row that is there."""
     own = {"tool": "search_docs", "split": "---"}

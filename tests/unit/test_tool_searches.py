@@ -212,6 +212,101 @@ def test_a_model_call_around_all_searches_separates_none_and_time_decides() -> N
     assert turn.iterations_inferred
 
 
+def requests(*ids: str) -> dict[str, Any]:
+    """A message in which a model calls the search tool."""
+    calls = [
+        {"type": "tool_call", "id": id, "name": "search_docs", "arguments": {"query": id}}
+        for id in ids
+    ]
+    return {"role": "assistant", "parts": calls}
+
+
+def asked_with_a_lost_call(first: dict[str, str], second: dict[str, str]) -> Interpretation:
+    """The interpretation of a turn with one search between model calls that have these too."""
+    tool = ran("search_docs", DOCUMENTS, QUERY, attributes={"gen_ai.tool.call.id": "c1"})
+    root = genai("invoke_agent", "turn", 0, 100, gen_ai__agent__name="support")
+    models = [
+        span(
+            id, "turn", start, start + 5, {"gen_ai.operation.name": "chat", **own}, scope="my.agent"
+        )
+        for id, start, own in (("m1", 1, first), ("m2", 40, second))
+    ]
+    return interpret([root, *models, tool], mapping(), Options())
+
+
+def test_a_search_that_a_model_requested_and_that_has_no_span_is_refused() -> None:
+    """Sampling or a crash lost what it found, which a figure would leave out."""
+    lost = {"gen_ai.output.messages": json.dumps([requests("c1", "c2")])}
+    whole = {"gen_ai.output.messages": json.dumps([requests("c1")])}
+
+    assert asked_with_a_lost_call(lost, {}).refused == {"unseen_searches": 1}
+    assert found(asked_with_a_lost_call(whole, {})) == [["a", "b"]]
+
+
+def test_a_call_that_has_another_id_in_the_next_messages_counts_once() -> None:
+    """OpenAI's responses name it by the item, and later by the call."""
+    first = {"gen_ai.input.messages": "[]", "gen_ai.output.messages": json.dumps([requests("fc")])}
+    second = {"gen_ai.input.messages": json.dumps([requests("c1")])}
+
+    assert found(asked_with_a_lost_call(first, second)) == [["a", "b"]]
+
+
+def test_a_search_that_the_last_model_call_requested_may_never_have_run() -> None:
+    """A limit of steps ends agents so."""
+    last = {"gen_ai.output.messages": json.dumps([requests("c2")])}
+
+    assert found(asked_with_a_lost_call({}, last)) == [["a", "b"]]
+
+
+def test_a_model_call_that_asked_for_tools_without_spans_beside_a_search_is_refused() -> None:
+    """Without content only its finish reason says that the span of a tool was lost."""
+    asking = {"gen_ai.response.finish_reasons": ["tool_calls"]}
+    spans = [
+        genai("invoke_agent", "turn", 0, 100, gen_ai__agent__name="support"),
+        *(
+            span(id, "turn", start, start + 5, {"gen_ai.operation.name": "chat", **own})
+            for id, start, own in (("m1", 1, asking), ("m2", 40, asking), ("m3", 60, {}))
+        ),
+        ran("search_docs", DOCUMENTS, QUERY),
+    ]
+
+    assert interpret(spans, mapping(), Options()).refused == {"unseen_searches": 1}
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"url.full": "https://kb-1.svc.pinecone.io/query"},
+        {"rpc.system": "grpc", "rpc.service": "qdrant.Points", "rpc.method": "Search"},
+        {"db.system": "redis", "db.statement": "FT.SEARCH idx refunds"},
+    ],
+)
+def test_a_database_that_was_searched_beside_a_search_is_refused(
+    attributes: dict[str, str],
+) -> None:
+    """Only its address, method or statement says so."""
+    call = span("d", "turn", 30, 40, attributes, name="POST", scope="some.client")
+    inside = span("d", "tool", 12, 18, attributes, name="POST", scope="some.client")
+    search = ran("search_docs", DOCUMENTS, QUERY)
+
+    assert turn_with(search, call).refused == {"unrecognised": 1}
+    assert found(turn_with(search, inside)) == [["a", "b"]]
+
+
+def test_a_search_in_messages_that_came_since_the_first_model_call_is_not_left_out() -> None:
+    """The span of the model call that requested it was lost; what was there before is of earlier
+    turns."""
+    asked = {"role": "user", "parts": [{"type": "text", "content": "And travel?"}]}
+    first = {"gen_ai.input.messages": json.dumps([requests("old"), asked])}
+    same = {"gen_ai.input.messages": json.dumps([requests("old"), asked, requests("c1")])}
+    more = {
+        "gen_ai.input.messages": json.dumps([requests("old"), asked, requests("c1"), requests("x")])
+    }
+
+    assert found(asked_with_a_lost_call(first, same)) == [["a", "b"]]
+    assert asked_with_a_lost_call(first, more).refused == {"unseen_searches": 1}
+
+
 def test_a_tool_that_the_settings_say_searches_is_a_search() -> None:
     """The row decides, without any sign."""
     one = turn_with(ran("get_messages", DOCUMENTS), tools={"get_messages": "search"})

@@ -55,6 +55,7 @@ from stream_metrics.core.telemetry.spans import (
     Span,
     has_text,
     service_of,
+    text,
 )
 from stream_metrics.core.telemetry.turns.unseen import UnseenSearches, passed_over, row_for
 
@@ -62,6 +63,7 @@ MAX_LISTS: Final = 3
 """The most lists in one result for which rows are proposed."""
 _FINDING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER, Role.JOINER)
 _SCOPES: Final = re.compile(r"otlp\.scopes = \{.*\}")
+_MAY_IDENTIFY: Final = re.compile(r"(^|[._-])(id|ids|key|uid|uuid|uri|path|slug)$|Id$|ID$|Key$")
 _OF_LISTS: Final = re.compile(r"\.\d+\..*")
 _SEPARATORS: Final = {"\n\n": "blank lines", "\n---\n": "rules", "\n": "lines"}
 
@@ -272,7 +274,7 @@ class _Explanation:
             identified,
             recorded,
             tuple(
-                self._rows(span, row, result, reason)
+                chain(self._rows(span, row, result, reason), rows_of_ids(documents or (), reason))
                 if own
                 else self._rows_of_passed_over(span, row, result, outcome)
             ),
@@ -601,6 +603,18 @@ def _identity_of_document(document: Document) -> str:
     if document.id is not None:
         return "id"
     return "address" if document.address else "text" if document.text else "nothing"
+
+
+def rows_of_ids(documents: Sequence[Document], reason: Reason | None) -> Iterator[Proposal]:
+    """Names in documents without an identity that tell them apart, and may be ids."""
+    if reason != "no_identity" or not documents:
+        return
+    for name in documents[0].fields:
+        found = {text(document.fields.get(name)) for document in documents}
+        if found in ({*map(str, range(len(found)))}, {*map(str, range(1, len(found) + 1))}):
+            continue  # ranks
+        if _MAY_IDENTIFY.search(name) and None not in found and len(found) == len(documents):
+            yield Proposal(f"otlp.ids = [{toml(name)}]", f"if {name} identifies a document")
 
 
 def shapes_for(span: Span, row: Row) -> Iterator[tuple[dict[str, str], str]]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
+from stream_metrics.core.telemetry.contents.calls import calls_given, calls_of, is_recorded
 from stream_metrics.core.telemetry.contents.documents import (
     PARTS,
     Document,
@@ -45,6 +46,7 @@ from stream_metrics.core.telemetry.retrieval.tools import recorded
 from stream_metrics.core.telemetry.roles.mapping import Role, SpanMapping
 from stream_metrics.core.telemetry.roles.resolution import MILLISECOND
 from stream_metrics.core.telemetry.roles.tree import SpanTree
+from stream_metrics.core.telemetry.shapes.users import tool_name
 from stream_metrics.core.telemetry.spans import Span, service_of, short, text
 from stream_metrics.core.telemetry.turns.iterations import (
     ModelCall,
@@ -56,6 +58,7 @@ from stream_metrics.core.telemetry.turns.iterations import (
 from stream_metrics.core.telemetry.turns.names import AgentNames, conversations, release_names
 from stream_metrics.core.telemetry.turns.unseen import (
     UnseenSearches,
+    asks_for_tools,
     is_tool,
     looks_like_search,
     passed_over,
@@ -128,6 +131,9 @@ class TurnBuilder:
         if retrievals:
             problems += self._overlooked(members)
             problems += self._impossible_times(id, members)
+            if not problems:  # what was cut off or cannot be read is a better reason
+                problems += self._lost_calls(members, retrievals)
+                problems += self._lost_tools(members)
         problems += self._truncated_names(members)
         numbers, inferred = self._iterations(members, retrievals)
         inferred = inferred or (len(retrievals) > 1 and self._has_clock_skew(members))
@@ -355,6 +361,68 @@ class TurnBuilder:
                     f"is none: {rows_to_copy([row_for(span, None)])}"
                 )
                 yield SpanProblem(span, "unrecognised", message)
+
+    def _lost_calls(
+        self, members: Sequence[Span], retrievals: Sequence[Retrieval]
+    ) -> Iterable[SpanProblem]:
+        """Model calls that requested a search tool of the turn more often than it has spans.
+
+        Requests are in answers and in what the last call was given that the first was not. What the
+        last requested may never have run.
+        """
+        ran = Counter(tool_name(span) for span in members if self._tree.role(span) is Role.TOOL)
+        searching = {tool_name(retrieval.span) for retrieval in retrievals} & ran.keys()
+        models = self._models(members)
+        last = max((span.start_ns for span in models), default=0)
+        asking: dict[
+            tuple[str, ...], dict[str, Span]
+        ] = {}  # ids differ by form and instrumentation
+        for span in models if searching else ():
+            if span.end_ns <= last:
+                for call in calls_of(span):
+                    if call.name in searching and not call.number:
+                        key = (call.name, span.scope, "answer")
+                        asking.setdefault(key, {}).setdefault(call.id, span)
+        for earlier, later in self._first_and_last(models) if searching else ():
+            if is_recorded(earlier, answer=False):
+                before = {call.id for call in calls_given(earlier)}
+                for call in calls_given(later):
+                    if call.name in searching and not call.number and call.id not in before:
+                        key = (call.name, later.scope, "given")
+                        asking.setdefault(key, {}).setdefault(call.id, later)
+        for (name, *_), calls in asking.items():
+            if len(calls) > ran[name]:
+                message = (
+                    f"models called {name!r} {len(calls)} times, and it has {ran[name]} spans: "
+                    "what the others found is not told"
+                )
+                yield SpanProblem(next(iter(calls.values())), "unseen_searches", message)
+
+    def _lost_tools(self, members: Sequence[Span]) -> Iterable[SpanProblem]:
+        """Model calls that ended with a request for tools, before another call and without any span
+        between them, and do not say which."""
+        order = sorted(members, key=lambda span: (span.start_ns, span.span_id))
+        for earlier, later in pairwise(order):
+            if (
+                self._tree.role(earlier) is Role.MODEL
+                and self._tree.role(later) is Role.MODEL
+                and earlier.end_ns <= later.start_ns
+                and earlier.parent_id == later.parent_id
+                and asks_for_tools(earlier, self._tree.rows[earlier.span_id])
+                and not (calls_of(earlier) or earlier.dropped_attributes)
+            ):
+                message = f"the model call {short(earlier.name)!r} asked for tools without spans"
+                yield SpanProblem(earlier, "unseen_searches", message)
+
+    def _first_and_last(self, models: Sequence[Span]) -> Iterable[tuple[Span, Span]]:
+        """The first and the last model call of each agent that made several."""
+        of_agent: dict[str | None, list[Span]] = {}
+        for span in models:
+            of_agent.setdefault(self._agents_around.get(span.span_id), []).append(span)
+        for own in of_agent.values():
+            if len(own) > 1:
+                own.sort(key=lambda span: (span.start_ns, span.span_id))
+                yield own[0], own[-1]
 
     def _is_around(self, placed: Sequence[TimedSearch], members: Sequence[Span]) -> bool:
         """Whether the only model call of a turn is around all its searches, as where its span is

@@ -41,7 +41,7 @@ _MAY_SEARCH: Final = re.compile(
     r"|vector|embed|context|docs|documents|passages|memor(y|ies))"
 )
 _NAMING: Final = re.compile(
-    r"(^|[._])(name|function|operation|path|url|full|route|target|collection|index|query|statement"
+    r"(^|[._])(name|function|method|operation|path|url|full|route|target|collection|index|query|statement"
     r"|summary|namespace|system|tool|url\.full|query\.text)$",
     re.IGNORECASE,
 )
@@ -73,10 +73,12 @@ _NO_SEARCHES: Final = frozenset({"create_agent", "event", "guardrail", "parser",
 """Kinds of spans that are no searches, whoever wrote them."""
 _BY_MEANING: Final = re.compile(
     r"<->|<=>|<#>|\b(ts_rank|to_tsquery|plainto_tsquery|websearch_to_tsquery|cosine_distance"
-    r"|l2_distance|similarity|vector_search|match)\b",
+    r"|l2_distance|similarity|vector_search|match|ft\.(search|hybrid)|vsim)\b",
     re.IGNORECASE,
 )
 """Matches queries of databases that search texts or vectors."""
+_QUERY_ADDRESS: Final = re.compile(r"\.pinecone\.io/query\b|weaviate\..*/v1/graphql\b")
+"""Matches addresses of vector databases at which they search, without a word that says so."""
 _DATABASES: Final = re.compile(
     r"(chroma|chromadb|lancedb|marqo|milvus|mongodb|pgvector|pinecone|qdrant|redis|weaviate)[. ]"
 )
@@ -205,11 +207,6 @@ def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
                 {span.span_id: Unseen(f"the span {span.name!r}", row_for(span, row))},
             )
             return
-    for model in tree.with_role(Role.MODEL):
-        if answer_is_lost(model):
-            message = f"the answer of {model.name!r} was cut off, and may have had tool calls"
-            interpretation.refuse("truncated", model.span_id, message)
-            return
     asking = _asking_for_tools(tree, tree.ordered)
     models = tree.with_role(Role.MODEL)
     if asking is not None and any(span.start_ns >= asking.end_ns for span in models):
@@ -234,7 +231,7 @@ def looks_like_search(span: Span) -> bool:
     """Whether the name of a span, or an attribute that names something, suggests a search."""
     query = span.text("db.query.text", "db.statement")
     return (
-        any(SEARCHING.search(name) for name in _names(span))
+        any(SEARCHING.search(name) or _QUERY_ADDRESS.search(name) for name in _names(span))
         or any(_SEARCH_ATTRIBUTE.search(name) for name in span.attributes)
         or (query is not None and _BY_MEANING.search(query[:MAX_QUERY_LENGTH]) is not None)
     )
@@ -309,7 +306,7 @@ def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
         row = tree.rows.get(span.span_id)
         if is_tool(span, row):
             return None
-        if row is not None and row.role is Role.MODEL and _asks_for_tools(span, row):
+        if row is not None and row.role is Role.MODEL and asks_for_tools(span, row):
             models.append(span)
     return models[0] if models else None
 
@@ -329,7 +326,8 @@ def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | N
     return agents[0] if agents else None
 
 
-def _asks_for_tools(span: Span, row: Row) -> bool:
+def asks_for_tools(span: Span, row: Row) -> bool:
+    """Whether a model call ended with a request for tools, or its answer was dropped."""
     if span.dropped_attributes and all(span.value(name) is None for name in row.answer):
         return True  # its answer is among what was dropped
     finished = [value for name in _FINISHED if (value := span.value(name)) is not None]
