@@ -165,6 +165,10 @@ def _lines(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "example", one["example"]
     elif one.get("recorded"):
         yield "not read", one["recorded"]
+    elif one["blank_lines"]:
+        fewest, most = one["blank_lines"]
+        each = f"{fewest:,} to {most:,} blank lines" if fewest < most else ""
+        yield "not read", f"texts with {each or _number(most, 'blank line')} each"
 
 
 def _results(one: Mapping[str, Any], searches: int) -> str:

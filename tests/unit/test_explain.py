@@ -340,6 +340,17 @@ def test_the_example_has_200_characters() -> None:
     assert one["example"].endswith("…")
 
 
+def test_what_divides_a_text_that_is_not_read_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has to choose a row sees line breaks, and without texts how many blank lines."""
+    shown, hidden = (
+        " ".join(printed(explained(TEXT, texts=texts), monkeypatch).split())
+        for texts in (True, False)
+    )
+
+    assert f"not read {HITS[0].text} ⏎⏎ {HITS[1].text} ⏎⏎ {HITS[2].text}"[:150] in shown
+    assert "not read texts with 2 blank lines each" in hidden
+
+
 def test_rows_stand_whole_on_a_line_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever copies one copies valid TOML, however narrow the terminal is."""
     documents = explained(turn(ran("a_search_tool_with_a_rather_long_name" * 2, PASSAGES, QUERY)))
