@@ -142,6 +142,7 @@ class ToolSummary:
     example: str | None = None
     recorded: str | None = None
     blank_lines: tuple[int, int] | None = None
+    to_record: str | None = None
     effects: list[Effect] = field(default_factory=list)
     rows: dict[str, str] = field(default_factory=dict)
     at_fault: dict[str, set[str]] = field(default_factory=dict)
@@ -173,6 +174,7 @@ class ToolSummary:
             fewest, most = self.blank_lines or (blank, blank)
             self.blank_lines = min(fewest, blank), max(most, blank)
             self.recorded = self.recorded or _cut(one.recorded)
+        self.to_record = self.to_record or one.to_record
         if one.reason is not None:
             self.refused[one.reason] += 1
             if one.fault:
