@@ -12,6 +12,7 @@ from rich.text import Text
 
 from stream_metrics.cli.common import printable
 from stream_metrics.core.telemetry import page_ids_message
+from stream_metrics.core.telemetry.explanation import TO_RECORD
 from stream_metrics.core.telemetry.interpretation import FOLLOWING
 
 _COPIED: Final = re.compile(
@@ -165,6 +166,10 @@ def _lines(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "example", one["example"]
     elif one.get("recorded"):
         yield "not read", one["recorded"]
+    elif one["blank_lines"]:
+        fewest, most = one["blank_lines"]
+        each = f"{fewest:,} to {most:,} blank lines" if fewest < most else ""
+        yield "not read", f"texts with {each or _number(most, 'blank line')} each"
 
 
 def _results(one: Mapping[str, Any], searches: int) -> str:
@@ -223,7 +228,11 @@ def _most(counts: Mapping[str, int]) -> str:
 def _print_rows(console: Console, one: Mapping[str, Any]) -> None:
     """The rows to copy, each whole on its line, with what they would give."""
     turns = one["kind"] == "turn"
-    for place, effect in enumerate(one["effects"]):
+    if one["to_record"]:
+        head = f"if it searches, record its documents as JSON in {TO_RECORD}, and copy this row:"
+        _print_wrapped(console, head, 2 * INDENT, "dim")
+        console.print(Text(f"{'':{2 * INDENT + 2}}{one['to_record']}", "green"), soft_wrap=True)
+    for place, effect in enumerate(one["effects"], start=bool(one["to_record"])):
         head = f"{'or, ' if place else 'row to copy into the settings, '}{effect['condition']}:"
         _print_row(console, head, effect, 2 * INDENT, turns_only=turns)
 

@@ -355,6 +355,36 @@ def test_the_example_has_200_characters() -> None:
     assert one["example"].endswith("…")
 
 
+def test_a_function_whose_name_says_that_it_searches_is_not_first_called_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first row reads the documents, once they are recorded where it says."""
+    spans = turn(span("f", "turn", 10, 20, name="search_handbook", scope="my.app"))
+    documents = explained(spans)
+    one = tools(documents)["search_handbook"]
+    lines = printed(documents, monkeypatch).splitlines()
+    rows = [line.strip() for line in lines if line.strip().startswith("otlp.")]
+    recorded = {**spans[2].attributes, "app.results": json.dumps(LISTED)}
+    spans[2] = msgspec.structs.replace(spans[2], attributes=recorded)
+    otlp = OtlpSettings.model_validate(tomllib.loads(rows[0])["otlp"])
+    (found,) = interpret(spans, otlp.mapping(), otlp.options(NO_GRADES)).turns
+
+    assert [len(search.results) for search in found.searches] == [2]
+    assert rows == [one["to_record"], one["effects"][0]["row"]]
+    assert one["effects"][0]["condition"].endswith("though its name says that it searches")
+
+
+def test_what_divides_a_text_that_is_not_read_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has to choose a row sees line breaks, and without texts how many blank lines."""
+    shown, hidden = (
+        " ".join(printed(explained(TEXT, texts=texts), monkeypatch).split())
+        for texts in (True, False)
+    )
+
+    assert f"not read {HITS[0].text} ⏎⏎ {HITS[1].text} ⏎⏎ {HITS[2].text}"[:150] in shown
+    assert "not read texts with 2 blank lines each" in hidden
+
+
 def test_rows_stand_whole_on_a_line_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever copies one copies valid TOML, however narrow the terminal is."""
     documents = explained(turn(ran("a_search_tool_with_a_rather_long_name" * 2, PASSAGES, QUERY)))

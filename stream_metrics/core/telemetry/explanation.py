@@ -41,6 +41,7 @@ from stream_metrics.core.telemetry.retrieval.tools import (
     ToolResult,
     keys_of,
     lists_in,
+    named_search,
     recorded_at,
 )
 from stream_metrics.core.telemetry.roles.mapping import SETTINGS, Role, Row, SpanMapping
@@ -61,6 +62,8 @@ from stream_metrics.core.telemetry.turns.unseen import UnseenSearches, passed_ov
 
 MAX_LISTS: Final = 3
 """The most lists in one result for which rows are proposed."""
+TO_RECORD: Final = "app.results"
+"""The attribute in which a search that records nothing may record its documents."""
 _FINDING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER, Role.JOINER)
 _SCOPES: Final = re.compile(r"otlp\.scopes = \{.*\}")
 _MAY_IDENTIFY: Final = re.compile(r"(^|[._-])(id|ids|key|uid|uuid|uri|path|slug)$|Id$|ID$|Key$")
@@ -94,6 +97,7 @@ class Seen(NamedTuple):
         identified: By what each of the results is identified.
         recorded: The beginning of what it returned, if that was not read.
         rows: Settings that may help.
+        to_record: The setting for a search that does not record its documents, once it does.
     """
 
     agent: str | None
@@ -114,6 +118,7 @@ class Seen(NamedTuple):
     identified: tuple[str, ...] = ()
     recorded: str | None = None
     rows: tuple[Proposal, ...] = ()
+    to_record: str | None = None
 
 
 def explain(
@@ -477,10 +482,16 @@ class _Explanation:
         because = refusal or turn
         row = self._tree.rows.get(span.span_id)
         rows = [*self._rows_of_span(span, row)] if because is not None else []
+        to_record = None
         if because is not None and because.reason in ("unrecognised", "unseen_searches"):
+            searches = named_search(self._name(span))
+            if searches and not rows:
+                about = {"role": "search", **self._which(span, row), "documents": [TO_RECORD]}
+                to_record = f"otlp.rows = [{toml(about)}]"
+            doubt = ", though its name says that it searches" if searches else ""
             none = self._unseen.get(span.span_id, row_for(span, row, self._question_around(span)))
             if none:
-                rows.append(Proposal(rows_to_copy([none]), "if it is no search"))
+                rows.append(Proposal(rows_to_copy([none]), f"if it is no search{doubt}"))
         reason, message = (None, "") if because is None else self._why_refused(because)
         if reason == "unseen_searches":
             message = "it may have searched, and does not tell what it found"
@@ -497,6 +508,7 @@ class _Explanation:
             role="without a role" if row is None else row.role.value,
             why="no row matches it" if row is None else how(row, span),
             rows=tuple(rows),
+            to_record=to_record,
         )
 
     def _question_around(self, span: Span) -> str | None:

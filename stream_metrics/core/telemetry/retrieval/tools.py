@@ -357,6 +357,11 @@ def means_searching(value: str) -> bool:
     return _NAMED.search(value) is not None
 
 
+def named_search(name: str) -> bool:
+    """Whether the name says that what it names searches."""
+    return means_searching(name) and not _does_otherwise(name)
+
+
 def _does_otherwise(name: str) -> bool:
     """Whether the name of a tool says that it does something else than search.
 

@@ -6,6 +6,7 @@ settings, and left out if it changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,7 @@ from stream_metrics.core.telemetry.recordings import Recordings
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 
 EXAMPLE_LENGTH: Final = 200
+_BLANK_LINES: Final = re.compile(r"\n{2,}")
 MAX_AGENTS: Final = 1_000
 MAX_TOOLS: Final = 1_000
 MAX_TRIALS: Final = 20_000
@@ -139,6 +141,8 @@ class ToolSummary:
     faults: Counter[str] = field(default_factory=Counter)
     example: str | None = None
     recorded: str | None = None
+    blank_lines: tuple[int, int] | None = None
+    to_record: str | None = None
     effects: list[Effect] = field(default_factory=list)
     rows: dict[str, str] = field(default_factory=dict)
     at_fault: dict[str, set[str]] = field(default_factory=dict)
@@ -165,8 +169,12 @@ class ToolSummary:
             self.most = found if self.most is None else max(self.most, found)
         if one.results and (self.example is None):
             self.example = example_of(one.results[0])
-        if one.recorded is not None and self.recorded is None:
-            self.recorded = _cut(one.recorded)
+        if one.recorded is not None:
+            blank = len(_BLANK_LINES.findall(one.recorded.strip()))
+            fewest, most = self.blank_lines or (blank, blank)
+            self.blank_lines = min(fewest, blank), max(most, blank)
+            self.recorded = self.recorded or _cut(one.recorded)
+        self.to_record = self.to_record or one.to_record
         if one.reason is not None:
             self.refused[one.reason] += 1
             if one.fault:
@@ -398,7 +406,9 @@ def example_of(document: Document) -> str:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text[: EXAMPLE_LENGTH * 4].split())
+    """The beginning of a text on one line, with ``⏎`` where a line ends."""
+    lines = text[: EXAMPLE_LENGTH * 4].strip().splitlines()
+    line = re.sub("⏎ +(?=⏎)", "⏎", " ⏎ ".join(" ".join(one.split()) for one in lines))
     return line if len(line) <= EXAMPLE_LENGTH else f"{line[: EXAMPLE_LENGTH - 1]}…"
 
 
