@@ -48,7 +48,7 @@ SUBJECTS: Final = (
     Subject("StreamMetricsRetrievalMissed", "missed", "missed_searches", 7, pages=True),
     Subject("StreamMetricsRoutingAccuracyDrop", "wrong", "wrong_routes", 11),
     Subject("StreamMetricsRerankingWorse", "shown", "reranking", 7),
-    Subject("StreamMetricsSearchesRepeated", "repeated", "repeated_searches", 9),
+    Subject("StreamMetricsSearchesRepeated", "repeated", "repeated_searches", 10),
     Subject("StreamMetricsSearchesEmpty", "empty", "empty_searches", 9, pages=True),
 )
 

@@ -252,7 +252,7 @@ async def test_records_without_a_key_are_refused_with_the_remedy(
 
 async def test_a_trace_of_five_thousand_spans_is_complete(system: BridgedSystem) -> None:
     """Its spans are in many records, among those of other traces."""
-    wide = traces(5, 1, searches=0)[0]
+    wide = traces(5, 1, searches=1)[0]
     root = wide[-1]
     more = [
         SpanSpec(root.trace, 100 + n, 1, root.start_ms, root.end_ms, {}, root.resource, scope=SCOPE)
