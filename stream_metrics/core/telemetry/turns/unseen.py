@@ -212,6 +212,9 @@ def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
     if asking is not None and any(span.start_ns >= asking.end_ns for span in models):
         what = f"the model call {asking.name!r}, which asked for tools without spans"
         refuse(interpretation, {asking.span_id: Unseen(what, "")})
+    elif (lost := next(filter(answer_is_lost, models), None)) is not None:
+        message = f"the answer of {lost.name!r} was cut off, and may have had tool calls"
+        interpretation.refuse("truncated", lost.span_id, message)
 
 
 def refuse(
