@@ -49,7 +49,7 @@ def _print_agent(
     for line in _of_agent(agent):
         _print_wrapped(console, line, INDENT)
     if (effect := agent["together"]) is not None:
-        head = f"what follows together, {effect['condition']} in each case:"
+        head = f"what follows together, {effect['condition']}:"
         _print_row(console, head, effect, INDENT, turns_only=False)
     most = sorted(tools, key=lambda tool: -tool["spans"])[:MAX_SHOWN]
     for tool in (tool for tool in tools if tool in most):
@@ -271,7 +271,8 @@ def _effect(one: Mapping[str, Any], *, turns_only: bool) -> str:
     changed = one["turns"] != one["turns_before"]
     turns += f" instead of {one['turns_before']:,}" if changed else ", as before"
     if one["no_search"] and not changed and not turns_only:
-        turns += ": something else in them is refused, too"
+        others = ", ".join(map(printable, one["refusing"])) or "something else in them"
+        turns += f": {others} {'are' if len(one['refusing']) > 1 else 'is'} refused, too"
     if one["all_searches"] > one["searches"]:
         turns += f", with {_number(one['all_searches'], 'search', 'searches')} and "
         turns += _number(one["all_results"], "result")

@@ -340,6 +340,22 @@ def test_the_example_has_200_characters() -> None:
     assert one["example"].endswith("…")
 
 
+def test_unknown_tools_of_the_same_turns_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row alone changes nothing and names the other tool, and two lines are no valid TOML."""
+    spans = turn(
+        ran("get_messages", LISTED, id="m", start=20), ran("get_orders", LISTED, id="o", start=30)
+    )
+    documents = explained(spans)
+    (together,) = [one["together"] for one in documents if one.get("together")]
+    said = " ".join(printed(documents, monkeypatch).split())
+
+    assert together["row"] == 'otlp.tools = {get_messages = "other", get_orders = "other"}'
+    assert "what follows together, if none of them is a search:" in said
+    assert "0 turns count, as before: get_orders is refused, too" in said
+    assert (together["turns"], together["skipped"]) == (1, 1)
+    gives_what_it_says(together, [spans])
+
+
 def test_a_function_whose_name_says_that_it_searches_is_not_first_called_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

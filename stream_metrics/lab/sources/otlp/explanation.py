@@ -26,7 +26,7 @@ from stream_metrics.core.telemetry import (
     interpret,
 )
 from stream_metrics.core.telemetry.contents.documents import Document
-from stream_metrics.core.telemetry.explanation import Seen, explain, together
+from stream_metrics.core.telemetry.explanation import NO_SEARCH, Seen, explain, together
 from stream_metrics.core.telemetry.interpret import Details
 from stream_metrics.core.telemetry.interpreter import checked_events
 from stream_metrics.core.telemetry.recordings import Recordings
@@ -42,6 +42,8 @@ MAX_TRIED_TRACES: Final = 1_000
 """The most traces on which the rows of one tool are tried: the first that are refused for it."""
 MAX_TRIED_ROWS: Final = 6
 """The most rows that are tried for one tool."""
+MAX_REFUSING: Final = 3
+"""The most names of what else is refused with a row."""
 
 
 Reading = tuple[SpanMapping, Options]
@@ -77,6 +79,7 @@ class Effect:
         still: Of these, those that are still refused.
         told: Of these, those that are turns that then count.
         new: Other spans of their traces that are refused then, and are not now.
+        refusing: The names of other spans of their traces that are refused then, three at most.
         turns, turns_before: The turns of their traces that count then, and that do now.
         skipped: Of the turns then, those that are a decision not to search.
         all_searches, all_results: Their searches and results, also those of others.
@@ -94,6 +97,7 @@ class Effect:
     still: int = 0
     told: int = 0
     new: int = 0
+    refusing: list[str] = field(default_factory=list)
     turns: int = 0
     turns_before: int = 0
     skipped: int = 0
@@ -329,8 +333,13 @@ class Explanation:
             tool.effects = best
 
     def _try_together(self, agent: AgentSummary, store: TraceStore) -> None:
-        """Note what the rows of several tools give together, if each has one only."""
-        tools = [tool for tool in agent.tools.values() if len(tool.effects) == 1]
+        """Note what the rows of several tools give together, of those with one row only, or that
+        are first called no search."""
+        tools = [
+            tool
+            for tool in agent.tools.values()
+            if len(tool.effects) == 1 or (tool.effects and tool.effects[0].condition == NO_SEARCH)
+        ]
         if len(tools) < 2:
             return
         at_fault: dict[str, set[str]] = {}
@@ -340,7 +349,10 @@ class Explanation:
         tried = [*at_fault][:MAX_TRIED_TRACES]
         before = self._outcome(at_fault, store, tried, Effect("", ""), {})
         conditions = dict.fromkeys(tool.effects[0].condition for tool in tools)
-        effect = Effect(together(tool.effects[0].row for tool in tools), ", and ".join(conditions))
+        condition = f"{', and '.join(conditions)} in each case"
+        if [*conditions] == [NO_SEARCH]:
+            condition = "if none of them is a search"
+        effect = Effect(together(tool.effects[0].row for tool in tools), condition)
         self._outcome(at_fault, store, tried, effect, {})
         effect.turns_before, effect.of_traces = before.turns, len(at_fault)
         if effect.turns > max(tool.effects[0].turns for tool in tools):
@@ -375,6 +387,9 @@ class Explanation:
             turns = {turn.span_id for turn in interpretation.turns}
             effect.told += len(mine & turns)
             refused = {span for span, one in after.items() if one.own}
+            for name in (after[span].name for span in after if span in refused - mine):
+                if name and name not in effect.refusing and len(effect.refusing) < MAX_REFUSING:
+                    effect.refusing.append(name)
             if not effect.row:
                 refused_before[trace] = refused
             effect.new += len(refused - refused_before.get(trace, refused))
