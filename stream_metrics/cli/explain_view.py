@@ -22,6 +22,10 @@ _COPIED: Final = re.compile(
 )
 """The rows at the end of a message, which are tried and printed by themselves."""
 INDENT: Final = 2
+PLACE_OF_ROWS: Final = (
+    "Rows belong above the first [section] of the settings file, or without `otlp.` below its "
+    "[otlp]."
+)
 MAX_SHOWN: Final = 50
 """The most tools of an agent that are printed."""
 HEADS: Final = 13
@@ -32,6 +36,7 @@ def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None
     """Print what ``as_documents`` returns."""
     console = Console(highlight=False)
     about, *rest = documents
+    rows = any(one.get("effects") or one.get("to_record") for one in rest)
     for line in _of_traces(about, printable(name)):
         _print_wrapped(console, line, 0)
     while rest:
@@ -39,6 +44,9 @@ def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None
         tools = [*takewhile(lambda one: one["what"] == "tool", rest)]
         rest = rest[len(tools) :]
         _print_agent(console, agent, tools)
+    if rows:
+        console.print()
+        _print_wrapped(console, PLACE_OF_ROWS, 0)
 
 
 def _print_agent(

@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.errors import error_lines
 from stream_metrics.cli.explain_view import print_explanation
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.settings import OtlpSettings
@@ -338,6 +340,19 @@ def test_the_example_has_200_characters() -> None:
 
     assert len(one["example"]) == 200
     assert one["example"].endswith("…")
+
+
+@pytest.mark.parametrize("section", ["metrics", "otlp"])
+def test_a_row_in_the_wrong_place_of_a_settings_file_is_told_where_it_belongs(
+    tmp_path: Path, section: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below the header of a section, TOML takes it for a setting of that section."""
+    monkeypatch.setenv("STREAM_METRICS_CONFIG", "")
+    (tmp_path / "own.toml").write_text(f'[{section}]\notlp.turn = "trace"\n')
+    done = run(str(tmp_path), "--config", str(tmp_path / "own.toml"))
+
+    assert isinstance(done.exception, ValidationError)
+    assert "belongs above the first [section]" in error_lines(done.exception)[0]
 
 
 def test_unknown_tools_of_the_same_turns_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
