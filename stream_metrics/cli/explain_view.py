@@ -90,6 +90,12 @@ def _number(count: int, what: str, several: str | None = None) -> str:
 
 def _of_traces(one: Mapping[str, Any], name: str) -> Iterator[str]:
     yield f"{name}: {_number(one['traces'], 'trace')} with {_number(one['spans'], 'span')}"
+    if one["repeated"]:
+        yield (
+            f"{_number(one['repeated'], 'span has', 'spans have')} the ids of another and "
+            f"{'is' if one['repeated'] == 1 else 'are'} left out: give captures of different "
+            "programs with the same ids one by one"
+        )
     if one["empty"]:
         said = _number(one["empty"], "trace has", "traces have")
         scopes = ", ".join(
@@ -128,7 +134,8 @@ def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
         turns = one["refused_turns"]
         whole = f"{_number(turns, 'turn')}: " if turns else ""
         yield f"refused: {whole}{reasons}"
-    yield "spans: " + ", ".join(f"{number:,} {role}" for role, number in one["roles"].items())
+    if one["roles"]:
+        yield "spans: " + ", ".join(f"{number:,} {role}" for role, number in one["roles"].items())
     if one["unnamed"]:
         yield (
             f"{_number(one['unnamed'], 'turn')} in traces that name no conversation, so that each "

@@ -342,6 +342,16 @@ def test_the_example_has_200_characters() -> None:
     assert one["example"].endswith("…")
 
 
+def test_spans_with_the_ids_of_others_are_counted(tmp_path: Path) -> None:
+    """A folder of captures with equal ids would mix them without a word."""
+    packed = (CAPTURES / "langchain-openinference-rawtool.jsonl.gz").read_bytes()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(packed)
+    done = run(str(tmp_path))
+
+    assert "41 spans have the ids of another and are left out" in " ".join(done.stdout.split())
+
+
 @pytest.mark.parametrize("section", ["metrics", "otlp"])
 def test_a_row_in_the_wrong_place_of_a_settings_file_is_told_where_it_belongs(
     tmp_path: Path, section: str, monkeypatch: pytest.MonkeyPatch

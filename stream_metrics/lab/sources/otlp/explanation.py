@@ -236,7 +236,7 @@ class Explanation:
         self._mapping = reading[0]
         self._reader = TraceReader(*reading, limits)
         self._traces: list[str] = []
-        self.traces = self.spans = self.empty = 0
+        self.traces = self.spans = self.repeated = self.empty = 0
         self.agents: dict[str | None, AgentSummary] = {}
         self.empty_scopes: Counter[str] = Counter()
         self.left_out_tools = self.tools_not_tried = self._trials = 0
@@ -256,6 +256,9 @@ class Explanation:
                 self._traces.append(interpretation.trace_id)
             self._add(interpretation, seen)
             self._add_roles(interpretation, details)
+        counts = store.counts
+        read = self.spans + sum(agent.refused["bad_id"] for agent in self.agents.values())
+        self.repeated = max(0, counts.spans - counts.late - counts.early - read)
         tools = [tool for agent in self.agents.values() for tool in agent.tools.values()]
         tools = sorted((tool for tool in tools if tool.rows), key=lambda tool: -tool.spans)
         for tool in tools:
@@ -445,6 +448,7 @@ def as_documents(
         "empty": explanation.empty,
         "empty_scopes": dict(explanation.empty_scopes.most_common()),
         "spans": explanation.spans,
+        "repeated": explanation.repeated,
         "turns": sum(agent.turns for agent in agents),
         "others": dict(others),
         "tools_not_listed": explanation.left_out_tools,
