@@ -20,6 +20,11 @@ def setting_problems(error: ValidationError) -> list[str]:
         said = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             said = "there is no such setting; see docs/reference/settings.md"
+            if "otlp" in problem["loc"][1:]:
+                said = (
+                    "there is no such setting: a line that begins with `otlp.` belongs above the "
+                    "first [section] of the file, or without `otlp.` below its [otlp]"
+                )
         name = ".".join(map(str, problem["loc"]))
         lines.append(f"setting {name}: {said}" if name else said)
     return lines

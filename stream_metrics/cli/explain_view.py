@@ -22,6 +22,10 @@ _COPIED: Final = re.compile(
 )
 """The rows at the end of a message, which are tried and printed by themselves."""
 INDENT: Final = 2
+PLACE_OF_ROWS: Final = (
+    "Rows belong above the first [section] of the settings file, or without `otlp.` below its "
+    "[otlp]."
+)
 MAX_SHOWN: Final = 50
 """The most tools of an agent that are printed."""
 HEADS: Final = 13
@@ -32,6 +36,7 @@ def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None
     """Print what ``as_documents`` returns."""
     console = Console(highlight=False)
     about, *rest = documents
+    rows = any(one.get("effects") or one.get("to_record") for one in rest)
     for line in _of_traces(about, printable(name)):
         _print_wrapped(console, line, 0)
     while rest:
@@ -39,6 +44,9 @@ def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None
         tools = [*takewhile(lambda one: one["what"] == "tool", rest)]
         rest = rest[len(tools) :]
         _print_agent(console, agent, tools)
+    if rows:
+        console.print()
+        _print_wrapped(console, PLACE_OF_ROWS, 0)
 
 
 def _print_agent(
@@ -49,7 +57,7 @@ def _print_agent(
     for line in _of_agent(agent):
         _print_wrapped(console, line, INDENT)
     if (effect := agent["together"]) is not None:
-        head = f"what follows together, {effect['condition']} in each case:"
+        head = f"what follows together, {effect['condition']}:"
         _print_row(console, head, effect, INDENT, turns_only=False)
     most = sorted(tools, key=lambda tool: -tool["spans"])[:MAX_SHOWN]
     for tool in (tool for tool in tools if tool in most):
@@ -82,6 +90,12 @@ def _number(count: int, what: str, several: str | None = None) -> str:
 
 def _of_traces(one: Mapping[str, Any], name: str) -> Iterator[str]:
     yield f"{name}: {_number(one['traces'], 'trace')} with {_number(one['spans'], 'span')}"
+    if one["repeated"]:
+        yield (
+            f"{_number(one['repeated'], 'span has', 'spans have')} the ids of another and "
+            f"{'is' if one['repeated'] == 1 else 'are'} left out: give captures of different "
+            "programs with the same ids one by one"
+        )
     if one["empty"]:
         said = _number(one["empty"], "trace has", "traces have")
         scopes = ", ".join(
@@ -120,7 +134,8 @@ def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
         turns = one["refused_turns"]
         whole = f"{_number(turns, 'turn')}: " if turns else ""
         yield f"refused: {whole}{reasons}"
-    yield "spans: " + ", ".join(f"{number:,} {role}" for role, number in one["roles"].items())
+    if one["roles"]:
+        yield "spans: " + ", ".join(f"{number:,} {role}" for role, number in one["roles"].items())
     if one["unnamed"]:
         yield (
             f"{_number(one['unnamed'], 'turn')} in traces that name no conversation, so that each "
@@ -272,7 +287,8 @@ def _effect(one: Mapping[str, Any], *, turns_only: bool) -> str:
     changed = one["turns"] != one["turns_before"]
     turns += f" instead of {one['turns_before']:,}" if changed else ", as before"
     if one["no_search"] and not changed and not turns_only:
-        turns += ": something else in them is refused, too"
+        others = ", ".join(map(printable, one["refusing"])) or "something else in them"
+        turns += f": {others} {'are' if len(one['refusing']) > 1 else 'is'} refused, too"
     if one["all_searches"] > one["searches"]:
         turns += f", with {_number(one['all_searches'], 'search', 'searches')} and "
         turns += _number(one["all_results"], "result")

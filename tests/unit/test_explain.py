@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from stream_metrics.cli import app
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.errors import error_lines
 from stream_metrics.cli.explain_view import print_explanation
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.settings import OtlpSettings
@@ -353,6 +355,45 @@ def test_the_example_has_200_characters() -> None:
 
     assert len(one["example"]) == 200
     assert one["example"].endswith("…")
+
+
+def test_spans_with_the_ids_of_others_are_counted(tmp_path: Path) -> None:
+    """A folder of captures with equal ids would mix them without a word."""
+    packed = (CAPTURES / "langchain-openinference-rawtool.jsonl.gz").read_bytes()
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(packed)
+    done = run(str(tmp_path))
+
+    assert "41 spans have the ids of another and are left out" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("section", ["metrics", "otlp"])
+def test_a_row_in_the_wrong_place_of_a_settings_file_is_told_where_it_belongs(
+    tmp_path: Path, section: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below the header of a section, TOML takes it for a setting of that section."""
+    monkeypatch.setenv("STREAM_METRICS_CONFIG", "")
+    (tmp_path / "own.toml").write_text(f'[{section}]\notlp.turn = "trace"\n')
+    done = run(str(tmp_path), "--config", str(tmp_path / "own.toml"))
+
+    assert isinstance(done.exception, ValidationError)
+    assert "belongs above the first [section]" in error_lines(done.exception)[0]
+
+
+def test_unknown_tools_of_the_same_turns_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row alone changes nothing and names the other tool, and two lines are no valid TOML."""
+    spans = turn(
+        ran("get_messages", LISTED, id="m", start=20), ran("get_orders", LISTED, id="o", start=30)
+    )
+    documents = explained(spans)
+    (together,) = [one["together"] for one in documents if one.get("together")]
+    said = " ".join(printed(documents, monkeypatch).split())
+
+    assert together["row"] == 'otlp.tools = {get_messages = "other", get_orders = "other"}'
+    assert "what follows together, if none of them is a search:" in said
+    assert "0 turns count, as before: get_orders is refused, too" in said
+    assert (together["turns"], together["skipped"]) == (1, 1)
+    gives_what_it_says(together, [spans])
 
 
 def test_a_function_whose_name_says_that_it_searches_is_not_first_called_none(

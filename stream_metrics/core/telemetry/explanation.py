@@ -62,6 +62,7 @@ from stream_metrics.core.telemetry.turns.unseen import UnseenSearches, passed_ov
 
 MAX_LISTS: Final = 3
 """The most lists in one result for which rows are proposed."""
+NO_SEARCH: Final = "if it is no search"
 TO_RECORD: Final = "app.results"
 """The attribute in which a search that records nothing may record its documents."""
 _FINDING: Final = (Role.SEARCH, Role.TOOL, Role.RERANKER, Role.JOINER)
@@ -408,7 +409,7 @@ class _Explanation:
         elif reason in ("unrecognised", "ambiguous_documents", "unseen_searches", "content_off"):
             tool = tool_name(span)
             named = f"otlp.tools = {{{toml(tool)} = "
-            none = Proposal(f'{named}"other"}}', "if it is no search")
+            none = Proposal(f'{named}"other"}}', NO_SEARCH)
             if not result.searches:
                 yield none
             if result.readings:
@@ -491,7 +492,7 @@ class _Explanation:
             doubt = ", though its name says that it searches" if searches else ""
             none = self._unseen.get(span.span_id, row_for(span, row, self._question_around(span)))
             if none:
-                rows.append(Proposal(rows_to_copy([none]), f"if it is no search{doubt}"))
+                rows.append(Proposal(rows_to_copy([none]), f"{NO_SEARCH}{doubt}"))
         reason, message = (None, "") if because is None else self._why_refused(because)
         if reason == "unseen_searches":
             message = "it may have searched, and does not tell what it found"

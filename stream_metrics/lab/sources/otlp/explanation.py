@@ -26,7 +26,7 @@ from stream_metrics.core.telemetry import (
     interpret,
 )
 from stream_metrics.core.telemetry.contents.documents import Document
-from stream_metrics.core.telemetry.explanation import Seen, explain, together
+from stream_metrics.core.telemetry.explanation import NO_SEARCH, Seen, explain, together
 from stream_metrics.core.telemetry.interpret import Details
 from stream_metrics.core.telemetry.interpreter import checked_events
 from stream_metrics.core.telemetry.recordings import Recordings
@@ -42,6 +42,8 @@ MAX_TRIED_TRACES: Final = 1_000
 """The most traces on which the rows of one tool are tried: the first that are refused for it."""
 MAX_TRIED_ROWS: Final = 6
 """The most rows that are tried for one tool."""
+MAX_REFUSING: Final = 3
+"""The most names of what else is refused with a row."""
 
 
 Reading = tuple[SpanMapping, Options]
@@ -77,6 +79,7 @@ class Effect:
         still: Of these, those that are still refused.
         told: Of these, those that are turns that then count.
         new: Other spans of their traces that are refused then, and are not now.
+        refusing: The names of other spans of their traces that are refused then, three at most.
         turns, turns_before: The turns of their traces that count then, and that do now.
         skipped: Of the turns then, those that are a decision not to search.
         all_searches, all_results: Their searches and results, also those of others.
@@ -94,6 +97,7 @@ class Effect:
     still: int = 0
     told: int = 0
     new: int = 0
+    refusing: list[str] = field(default_factory=list)
     turns: int = 0
     turns_before: int = 0
     skipped: int = 0
@@ -232,7 +236,7 @@ class Explanation:
         self._mapping = reading[0]
         self._reader = TraceReader(*reading, limits)
         self._traces: list[str] = []
-        self.traces = self.spans = self.empty = 0
+        self.traces = self.spans = self.repeated = self.empty = 0
         self.agents: dict[str | None, AgentSummary] = {}
         self.empty_scopes: Counter[str] = Counter()
         self.left_out_tools = self.tools_not_tried = self._trials = 0
@@ -252,6 +256,9 @@ class Explanation:
                 self._traces.append(interpretation.trace_id)
             self._add(interpretation, seen)
             self._add_roles(interpretation, details)
+        counts = store.counts
+        read = self.spans + sum(agent.refused["bad_id"] for agent in self.agents.values())
+        self.repeated = max(0, counts.spans - counts.late - counts.early - read)
         tools = [tool for agent in self.agents.values() for tool in agent.tools.values()]
         tools = sorted((tool for tool in tools if tool.rows), key=lambda tool: -tool.spans)
         for tool in tools:
@@ -329,8 +336,13 @@ class Explanation:
             tool.effects = best
 
     def _try_together(self, agent: AgentSummary, store: TraceStore) -> None:
-        """Note what the rows of several tools give together, if each has one only."""
-        tools = [tool for tool in agent.tools.values() if len(tool.effects) == 1]
+        """Note what the rows of several tools give together, of those with one row only, or that
+        are first called no search."""
+        tools = [
+            tool
+            for tool in agent.tools.values()
+            if len(tool.effects) == 1 or (tool.effects and tool.effects[0].condition == NO_SEARCH)
+        ]
         if len(tools) < 2:
             return
         at_fault: dict[str, set[str]] = {}
@@ -340,7 +352,10 @@ class Explanation:
         tried = [*at_fault][:MAX_TRIED_TRACES]
         before = self._outcome(at_fault, store, tried, Effect("", ""), {})
         conditions = dict.fromkeys(tool.effects[0].condition for tool in tools)
-        effect = Effect(together(tool.effects[0].row for tool in tools), ", and ".join(conditions))
+        condition = f"{', and '.join(conditions)} in each case"
+        if [*conditions] == [NO_SEARCH]:
+            condition = "if none of them is a search"
+        effect = Effect(together(tool.effects[0].row for tool in tools), condition)
         self._outcome(at_fault, store, tried, effect, {})
         effect.turns_before, effect.of_traces = before.turns, len(at_fault)
         if effect.turns > max(tool.effects[0].turns for tool in tools):
@@ -375,6 +390,9 @@ class Explanation:
             turns = {turn.span_id for turn in interpretation.turns}
             effect.told += len(mine & turns)
             refused = {span for span, one in after.items() if one.own}
+            for name in (after[span].name for span in after if span in refused - mine):
+                if name and name not in effect.refusing and len(effect.refusing) < MAX_REFUSING:
+                    effect.refusing.append(name)
             if not effect.row:
                 refused_before[trace] = refused
             effect.new += len(refused - refused_before.get(trace, refused))
@@ -430,6 +448,7 @@ def as_documents(
         "empty": explanation.empty,
         "empty_scopes": dict(explanation.empty_scopes.most_common()),
         "spans": explanation.spans,
+        "repeated": explanation.repeated,
         "turns": sum(agent.turns for agent in agents),
         "others": dict(others),
         "tools_not_listed": explanation.left_out_tools,
