@@ -130,7 +130,9 @@ def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
         said += f"; {decided} not to search"
     yield said
     if one["refused"]:
-        reasons = ", ".join(f"{reason} ({number:,})" for reason, number in one["refused"].items())
+        reasons = ", ".join(
+            f"{reason} ({_number(number, 'time')})" for reason, number in one["refused"].items()
+        )
         turns = one["refused_turns"]
         whole = f"{_number(turns, 'turn')}: " if turns else ""
         yield f"refused: {whole}{reasons}"
@@ -282,9 +284,12 @@ def _effect(one: Mapping[str, Any], *, turns_only: bool) -> str:
         )
     if one["still"]:
         parts.append(f"{one['still']:,} still refused")
-    turns = _number(one["turns"], "turn counts", "turns count")
     changed = one["turns"] != one["turns_before"]
-    turns += f" instead of {one['turns_before']:,}" if changed else ", as before"
+    if changed and not one["turns_before"]:
+        turns = _number(one["turns"], "more turn counts", "more turns count")
+    else:
+        turns = _number(one["turns"], "turn of these traces counts", "turns of these traces count")
+        turns += f" instead of {one['turns_before']:,}" if changed else ", as before"
     if one["no_search"] and not changed and not turns_only:
         others = ", ".join(map(printable, one["refusing"])) or "something else in them"
         turns += f": {others} {'are' if len(one['refusing']) > 1 else 'is'} refused, too"

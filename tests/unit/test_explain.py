@@ -376,7 +376,7 @@ def test_unknown_tools_of_the_same_turns_are_told_together(monkeypatch: pytest.M
 
     assert together["row"] == 'otlp.tools = {get_messages = "other", get_orders = "other"}'
     assert "what follows together, if none of them is a search:" in said
-    assert "0 turns count, as before: get_orders is refused, too" in said
+    assert "0 turns of these traces count, as before: get_orders is refused, too" in said
     assert (together["turns"], together["skipped"]) == (1, 1)
     gives_what_it_says(together, [spans])
 
@@ -420,7 +420,7 @@ def test_rows_stand_whole_on_a_line_of_their_own(monkeypatch: pytest.MonkeyPatch
     assert [tomllib.loads(row) for row in rows] == [
         tomllib.loads(effect["row"]) for effect in effects(documents)
     ]
-    assert "with this: 1 of 1 search, 3 results; 1 turn counts instead of 0" in lines
+    assert "with this: 1 of 1 search, 3 results; 1 more turn counts" in lines
 
 
 def test_lines_fit_the_terminal_and_end_without_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
