@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
@@ -34,6 +36,9 @@ HEADS: Final = 13
 
 def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None:
     """Print what ``as_documents`` returns."""
+    # A terminal's or a file's encoding may lack characters of names, texts and ellipses.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False)
     about, *rest = documents
     rows = any(one.get("effects") or one.get("to_record") for one in rest)

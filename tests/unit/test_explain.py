@@ -342,6 +342,20 @@ def test_the_example_has_200_characters() -> None:
     assert one["example"].endswith("…")
 
 
+def test_an_output_without_a_character_shows_a_question_mark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one in ASCII, where an error would end the command."""
+    documents = explained(TEXT)
+    written = io.BytesIO()
+    out = io.TextIOWrapper(written, encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    print_explanation(documents, "traces.jsonl")
+    out.flush()
+
+    assert b"after approval. ??" in written.getvalue()
+
+
 def test_spans_with_the_ids_of_others_are_counted(tmp_path: Path) -> None:
     """A folder of captures with equal ids would mix them without a word."""
     packed = (CAPTURES / "langchain-openinference-rawtool.jsonl.gz").read_bytes()
@@ -471,7 +485,7 @@ def test_a_folder_is_read_with_what_else_is_in_it_left_aside(tmp_path: Path) -> 
     ("content", "said"),
     [
         ('{"type": "search_iteration"}\n', "stream of events, not of traces: `stream-metrics val"),
-        ("no JSON\n", "1 records are neither OTLP traces nor events"),
+        ("no JSON\n", "1 record is neither OTLP traces nor events"),
         ('{"resourceSpans": []}\n', "there are no spans in it"),
         ('{"resourceLogs": [{"scopeLogs": []}]}\n', "OTLP logs"),
     ],
