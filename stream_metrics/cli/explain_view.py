@@ -217,7 +217,9 @@ def _refused(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "unseen_searches" in own:
         helped = any(effect["searches"] for effect in one["effects"])
     for reason in own:
-        if not helped or reason not in _HAVE_ROWS:
+        if reason == "left_out":
+            yield "", "as you chose: there is nothing to do unless these traces count"
+        elif not helped or reason not in _HAVE_ROWS:
             yield "", f"what helps: {one['help'][reason]}"
 
 

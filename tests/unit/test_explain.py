@@ -29,7 +29,7 @@ from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.lab.sources.unchanged import InputError
 from tests.otlp import SpanSpec, as_json
 from tests.shapes import CASES, HITS
-from tests.telemetry import CAPTURES, CONFORMANCE, capture, span, traces
+from tests.telemetry import CAPTURES, CONFORMANCE, agent, capture, search, span, traces
 from tests.unit.test_tool_searches import genai, ran
 
 QUERY = json.dumps({"query": "refunds"})
@@ -354,6 +354,30 @@ def test_an_output_without_a_character_shows_a_question_mark(
     out.flush()
 
     assert b"after approval. ??" in written.getvalue()
+
+
+def recorded_by(trace: str, scope: str) -> list[Span]:
+    """A turn of the service shop with a search."""
+    of: dict[str, Any] = {"trace_id": trace, "scope": scope, "resource": {"service.name": "shop"}}
+    return [agent("a", end=100, **of), search("s", "a", 1, found="ab", **of)]
+
+
+def test_a_row_that_chooses_a_scope_names_it_and_the_service() -> None:
+    """The name before the scope is that of the service, not of the agent."""
+    found = effects(explained(recorded_by("1", "langfuse"), recorded_by("2", "probe")))
+
+    assert [one["condition"] for one in found] == [
+        f"if {scope} is the one to use of service.name shop" for scope in ("langfuse", "probe")
+    ]
+
+
+def test_what_the_settings_leave_out_has_no_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was chosen."""
+    several = recorded_by("1", "langfuse"), recorded_by("2", "probe")
+    said = printed(explained(*several, scopes={"shop": ["langfuse"]}), monkeypatch)
+
+    assert "as you chose: there is nothing to do" in " ".join(said.split())
+    assert "what helps" not in said
 
 
 def test_spans_with_the_ids_of_others_are_counted(tmp_path: Path) -> None:
