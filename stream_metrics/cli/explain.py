@@ -126,8 +126,9 @@ def _nothing(sources: Sequence[str], others: OtherRecords) -> str:
         )
         return f"{names}: these are OTLP {signals}, not traces{instead}"
     if others.unknown:
+        number = "1 record is" if others.unknown == 1 else f"{others.unknown:,} records are"
         return (
-            f"{names}: {others.unknown:,} records are neither OTLP traces nor events. Give what a "
+            f"{names}: {number} neither OTLP traces nor events. Give what a "
             "Collector's file or Kafka exporter writes in `otlp_json` or `otlp_proto`"
         )
     return f"{names}: there are no spans in it"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
@@ -34,6 +36,9 @@ HEADS: Final = 13
 
 def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None:
     """Print what ``as_documents`` returns."""
+    # A terminal's or a file's encoding may lack characters of names, texts and ellipses.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False)
     about, *rest = documents
     rows = any(one.get("effects") or one.get("to_record") for one in rest)
@@ -130,7 +135,9 @@ def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
         said += f"; {decided} not to search"
     yield said
     if one["refused"]:
-        reasons = ", ".join(f"{reason} ({number:,})" for reason, number in one["refused"].items())
+        reasons = ", ".join(
+            f"{reason} ({_number(number, 'time')})" for reason, number in one["refused"].items()
+        )
         turns = one["refused_turns"]
         whole = f"{_number(turns, 'turn')}: " if turns else ""
         yield f"refused: {whole}{reasons}"
@@ -210,7 +217,9 @@ def _refused(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "unseen_searches" in own:
         helped = any(effect["searches"] for effect in one["effects"])
     for reason in own:
-        if not helped or reason not in _HAVE_ROWS:
+        if reason == "left_out":
+            yield "", "as you chose: there is nothing to do unless these traces count"
+        elif not helped or reason not in _HAVE_ROWS:
             yield "", f"what helps: {one['help'][reason]}"
 
 
@@ -283,9 +292,12 @@ def _effect(one: Mapping[str, Any], *, turns_only: bool) -> str:
         )
     if one["still"]:
         parts.append(f"{one['still']:,} still refused")
-    turns = _number(one["turns"], "turn counts", "turns count")
     changed = one["turns"] != one["turns_before"]
-    turns += f" instead of {one['turns_before']:,}" if changed else ", as before"
+    if changed and not one["turns_before"]:
+        turns = _number(one["turns"], "more turn counts", "more turns count")
+    else:
+        turns = _number(one["turns"], "turn of these traces counts", "turns of these traces count")
+        turns += f" instead of {one['turns_before']:,}" if changed else ", as before"
     if one["no_search"] and not changed and not turns_only:
         others = ", ".join(map(printable, one["refusing"])) or "something else in them"
         turns += f": {others} {'are' if len(one['refusing']) > 1 else 'is'} refused, too"

@@ -29,7 +29,7 @@ from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.lab.sources.unchanged import InputError
 from tests.otlp import SpanSpec, as_json
 from tests.shapes import CASES, HITS
-from tests.telemetry import CAPTURES, CONFORMANCE, capture, span, traces
+from tests.telemetry import CAPTURES, CONFORMANCE, agent, capture, search, span, traces
 from tests.unit.test_tool_searches import genai, ran
 
 QUERY = json.dumps({"query": "refunds"})
@@ -357,6 +357,44 @@ def test_the_example_has_200_characters() -> None:
     assert one["example"].endswith("…")
 
 
+def test_an_output_without_a_character_shows_a_question_mark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one in ASCII, where an error would end the command."""
+    documents = explained(TEXT)
+    written = io.BytesIO()
+    out = io.TextIOWrapper(written, encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    print_explanation(documents, "traces.jsonl")
+    out.flush()
+
+    assert b"after approval. ??" in written.getvalue()
+
+
+def recorded_by(trace: str, scope: str) -> list[Span]:
+    """A turn of the service shop with a search."""
+    of: dict[str, Any] = {"trace_id": trace, "scope": scope, "resource": {"service.name": "shop"}}
+    return [agent("a", end=100, **of), search("s", "a", 1, found="ab", **of)]
+
+
+def test_a_row_that_chooses_a_scope_names_it_and_the_service() -> None:
+    """The name before the scope is that of the service, not of the agent."""
+    found = effects(explained(recorded_by("1", "langfuse"), recorded_by("2", "probe")))
+
+    assert [one["condition"] for one in found] == [
+        f"if {scope} is the one to use of service.name shop" for scope in ("langfuse", "probe")
+    ]
+
+
+def test_what_the_settings_leave_out_has_no_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was chosen."""
+    several = recorded_by("1", "langfuse"), recorded_by("2", "probe")
+    said = printed(explained(*several, scopes={"shop": ["langfuse"]}), monkeypatch)
+
+    assert "as you chose: there is nothing to do" in " ".join(said.split())
+    assert "what helps" not in said
+
+
 def test_spans_with_the_ids_of_others_are_counted(tmp_path: Path) -> None:
     """A folder of captures with equal ids would mix them without a word."""
     packed = (CAPTURES / "langchain-openinference-rawtool.jsonl.gz").read_bytes()
@@ -391,7 +429,7 @@ def test_unknown_tools_of_the_same_turns_are_told_together(monkeypatch: pytest.M
 
     assert together["row"] == 'otlp.tools = {get_messages = "other", get_orders = "other"}'
     assert "what follows together, if none of them is a search:" in said
-    assert "0 turns count, as before: get_orders is refused, too" in said
+    assert "0 turns of these traces count, as before: get_orders is refused, too" in said
     assert (together["turns"], together["skipped"]) == (1, 1)
     gives_what_it_says(together, [spans])
 
@@ -435,7 +473,7 @@ def test_rows_stand_whole_on_a_line_of_their_own(monkeypatch: pytest.MonkeyPatch
     assert [tomllib.loads(row) for row in rows] == [
         tomllib.loads(effect["row"]) for effect in effects(documents)
     ]
-    assert "with this: 1 of 1 search, 3 results; 1 turn counts instead of 0" in lines
+    assert "with this: 1 of 1 search, 3 results; 1 more turn counts" in lines
 
 
 def test_lines_fit_the_terminal_and_end_without_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,7 +524,7 @@ def test_a_folder_is_read_with_what_else_is_in_it_left_aside(tmp_path: Path) -> 
     ("content", "said"),
     [
         ('{"type": "search_iteration"}\n', "stream of events, not of traces: `stream-metrics val"),
-        ("no JSON\n", "1 records are neither OTLP traces nor events"),
+        ("no JSON\n", "1 record is neither OTLP traces nor events"),
         ('{"resourceSpans": []}\n', "there are no spans in it"),
         ('{"resourceLogs": [{"scopeLogs": []}]}\n', "OTLP logs"),
     ],

@@ -468,13 +468,16 @@ class _Explanation:
 
     def _rows_of_scopes(self, span: Span, refusal: Refusal) -> Iterator[Proposal]:
         """Rows that choose the scope that the refusal names, or one of this trace."""
-        if (named := _SCOPES.search(refusal.message)) is not None:
-            yield Proposal(named[0], "if the other scope is the one to use")
         service = service_of(span)
+        of = f" of service.name {service}" if service else ""
+        if (named := _SCOPES.search(refusal.message)) is not None:
+            listed = named[0].rpartition("[")[2].strip('"]}')
+            scope = listed if '"' not in listed else "the other scope"
+            yield Proposal(named[0], f"if {scope} is the one to use{of}")
         spans = self._tree.with_role(*_FINDING, Role.TURN)
         for scope in dict.fromkeys(one.scope for one in spans if service_of(one) == service):
             row = scopes_table(service or "", [scope])
-            yield Proposal(row, f"if {scope or 'the scope without a name'} is the one to use")
+            yield Proposal(row, f"if {scope or 'the scope without a name'} is the one to use{of}")
 
     def _other(self, span: Span) -> Seen:
         """A span without a role that finds something, and that may have searched."""
