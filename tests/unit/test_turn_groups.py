@@ -312,6 +312,25 @@ def test_whole_milliseconds_do_not_merge_iterations() -> None:
     assert searched(interpreted(server, *below)) == searched(one)
 
 
+def test_whole_milliseconds_of_a_clock_that_is_ahead_do_not_merge_iterations() -> None:
+    """A second instrumentation may be given times that are all ahead by some nanoseconds."""
+    spans = (
+        agent(end=60.4),
+        model("m1", "agent", 1, 9.3),
+        search("s1", "agent", 9, 9.6),
+        model("m2", "agent", 9, 19.7),
+        search("s2", "agent", 19, 19.9, found="b"),
+    )
+    ahead = (
+        msgspec.structs.replace(
+            one, start_ns=one.start_ns + 900, end_ns=one.end_ns + 900, scope="vendor"
+        )
+        for one in spans
+    )
+
+    assert searched(interpreted(*ahead)) == [(1, "a"), (2, "b")]
+
+
 def test_calls_within_one_millisecond_are_inferred() -> None:
     """Whether a model came before or after a search is not in the times."""
     spans = (

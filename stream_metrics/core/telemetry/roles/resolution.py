@@ -6,7 +6,7 @@ that began 0.1 ms later, but in the same millisecond.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,24 +23,30 @@ def at_resolution(spans: Sequence[Span]) -> tuple[list[Span], frozenset[str]]:
     """The spans of a trace, with ends in whole milliseconds where starts are; and their ids.
 
     A process starts spans at whole milliseconds if all of its spans do, and not all of them end so;
-    or all of a scope, of which there are several, because others may be given other times.
+    or all of a scope, of which there are several, because others may be given other times. Those
+    of a scope may be ahead of the clock, all by the same time.
     """
-    if not any(span.end_ns % MILLISECOND and not span.start_ns % MILLISECOND for span in spans):
+    if not any((span.end_ns - span.start_ns) % MILLISECOND for span in spans):
         return list(spans), frozenset()
+    ahead: dict[object, set[int]] = defaultdict(set)  # by scope, of any process
+    for span in spans:
+        ahead[span.scope].add(span.start_ns % MILLISECOND)
+    if all(0 not in found and len(found) > 1 for found in ahead.values()):
+        return list(spans), frozenset()  # the usual case
     resources = [repr(sorted(span.resource.items(), key=str)) for span in spans]
     scopes = [(span.scope, of) for span, of in zip(spans, resources, strict=True)]
     number = Counter(scopes)
-    fine: set[str | tuple[str, str]] = set()
     for span, resource, scope in zip(spans, resources, scopes, strict=True):
-        if span.start_ns % MILLISECOND:
-            fine |= {resource, scope}
+        for key in (("process", resource), scope):
+            ahead[key].add(span.start_ns % MILLISECOND)
     coarse = frozenset(
         span.span_id
         for span, resource, scope in zip(spans, resources, scopes, strict=True)
-        if resource not in fine or (scope not in fine and number[scope] >= SEVERAL)
+        if ahead["process", resource] == {0}
+        or (len(ahead[scope]) == 1 and number[scope] >= SEVERAL)
     )
     return [
-        replace(span, end_ns=span.end_ns - span.end_ns % MILLISECOND)
+        replace(span, end_ns=span.end_ns - (span.end_ns - span.start_ns) % MILLISECOND)
         if span.span_id in coarse
         else span
         for span in spans
