@@ -134,6 +134,7 @@ impl Deduplicator {
         Ok(PyBytes::new(py, &digest))
     }
 
+    #[pyo3(signature = (text))]
     fn query<'py>(
         &self,
         py: Python<'py>,
