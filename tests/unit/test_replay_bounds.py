@@ -40,7 +40,7 @@ SAID = (
     r"some (?P<row>\d+)\s+bytes\s+per\s+row,\s+(?P<answer>\d+)\s+per\s+answer,\s+and\s+"
     r"(?P<search>\d+)\s+per\s+search\s+with\s+(?P<metric>\d+)\s+more\s+for\s+each\s+metric"
 )
-EACH_BYTES = {"row": 560, "answer": 460, "search": 300, "metric": 30}
+EACH_BYTES = {"row": 640, "answer": 460, "search": 300, "metric": 30}
 """At most, of each; a metric is one of a search."""
 
 SIZES = (4_000, 8_000)
