@@ -90,7 +90,7 @@ def test_check_reports_state_even_without_kafka(namespace: RedisOptions) -> None
     [line] = lines("state")
 
     assert " ".join(line.split()) == (
-        "state ok generation 1, in force, 1 partitions, by schema 1, dedup.tables 2"
+        "state ok generation 1, in force, 1 partitions, by schema 1, dedup.tables 3"
     )
 
 
