@@ -118,6 +118,11 @@ def test_writes_to_databases_are_known(name: str, attributes: dict[str, str]) ->
     assert turn(inside(name, attributes)).turns[0].skipped
 
 
+def test_a_database_that_says_nothing_of_its_operation_is_no_skip() -> None:
+    """Not even by the name of the span."""
+    assert turn(inside(" ", {"db.system.name": "x"})).refused == UNSEEN
+
+
 def test_what_is_inside_a_span_of_the_settings_is_known_with_it() -> None:
     """A tool that is no search may query a database."""
     given = (

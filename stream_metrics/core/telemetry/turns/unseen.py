@@ -291,7 +291,7 @@ def _writes(span: Span) -> bool:
     operation = span.text("db.operation.name", "db.operation")
     if operation is None:
         statement = span.text("db.query.text", "db.statement")
-        operation = (statement or span.name).split(maxsplit=1)[0]
+        operation = next(iter((statement or span.name).split(maxsplit=1)), "")
     return _WRITES.fullmatch(operation.lower().rpartition(".")[2]) is not None
 
 
