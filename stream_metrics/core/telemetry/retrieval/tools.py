@@ -137,39 +137,17 @@ _LANGUAGES: Final = re.compile(
 """What tools run that are given code, unless their names have a verb of searching."""
 _QUERIES: Final = frozenset(
     (
-        *("query", "q", "question", "keywords", "keyword", "search", "search_query", "searchQuery"),
-        *("search_term", "searchTerm", "search_terms", "term", "terms", "query_text", "queryText"),
-        *(
-            "query_str",
-            "queries",
-            "search_text",
-            "searchText",
-            "text_query",
-            "user_query",
-            "userQuery",
-        ),
-        *(
-            "query_string",
-            "queryString",
-            "question_text",
-            "prompt_query",
-            "suchbegriff",
-            "suchanfrage",
-        ),
-        *(
-            "anfrage",
-            "frage",
-            "consulta",
-            "pregunta",
-            "busqueda",
-            "búsqueda",
-            "recherche",
-            "requete",
-        ),
-        *("requête", "domanda", "ricerca", "zoekterm", "vraag", "pergunta", "zapytanie", "запрос"),
-        *("вопрос", "查询", "关键词", "クエリ", "質問", "검색어"),
+        "query", "q", "question", "keywords", "keyword", "search", "search_query",
+        "searchQuery", "search_term", "searchTerm", "search_terms", "term", "terms",
+        "query_text", "queryText", "query_str", "queries", "search_text", "searchText",
+        "text_query", "user_query", "userQuery", "query_string", "queryString",
+        "question_text", "prompt_query", "suchbegriff", "suchanfrage", "anfrage",
+        "frage", "consulta", "pregunta", "busqueda", "búsqueda", "recherche", "requete",
+        "requête", "domanda", "ricerca", "zoekterm", "vraag", "pergunta", "zapytanie",
+        "запрос", "вопрос", "查询", "关键词", "クエリ", "質問", "검색어",
     )
-)
+)  # fmt: skip
+"""Names of arguments that are what is looked for, in the languages of those who write tools."""
 _UNSPECIFIED: Final = '{"result": "<not specified>"}'
 """What Google's ADK records for a tool without a result."""
 _SEARCHES: Final = re.compile(r"search|retriev", re.IGNORECASE)
