@@ -44,8 +44,10 @@ def _row(turn: Turn, search_id: str, won: Won, articles: Collection[str]) -> dic
         "scores": dict.fromkeys(METRICS),
     }
     ranking = ranking_of(turn, search_id)
+    truth = turn.completed is not None and turn.completed.entry is not None
+    if ranking is None and truth:
+        return row  # results without ids, of which the ground truth says nothing
     if ranking is not None:
-        truth = turn.completed is not None and turn.completed.entry is not None
         return row | {
             "strategy": "qrels" if truth else "judged",
             "n_judged": sum(ranking.judged),

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_metrics.core.events.record import Record
@@ -115,9 +115,26 @@ def _parsed(value: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+WITHOUT_IDS = [
+    (
+        b"c1",
+        b'{"conversation_id": "c1", "turn": 1, "occurred_at": "2024-05-13T08:30:00Z", ' + rest,
+        None,
+    )
+    for rest in (
+        b'"event_id": "e1", "type": "search_iteration", "iteration": 1, "searches": '
+        b'[{"search_id": "s1", "results": [{"title": "Quarterly plan"}]}]}',
+        b'"event_id": "e2", "type": "turn_completed", "relevant": ["D-1"], '
+        b'"answer": "Yes.", "reference_answers": ["The quarterly plan"]}',
+    )
+]
+"""Results without ids, of which the ground truth says nothing and reference answers would."""
+
+
 @pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(st.one_of(inputs(), with_reference_answers()), st.sampled_from(["last", "all"]))
+@example(WITHOUT_IDS, "last")
 def test_searches_are_those_of_the_reference(arrived: list[KeyedRecord], scope: str) -> None:
     """Rows, strategies, scores and means over searches and turns equal those of the reference."""
     given_records = [oracle.Record(value, key, at) for key, value, at in arrived]
