@@ -108,17 +108,16 @@ def _of_traces(one: Mapping[str, Any], name: str) -> Iterator[str]:
         said = _number(one["repeated"], "span is a copy", "spans are copies")
         yield f"{said} of others, which count once"
     if one["empty"]:
-        said = _number(one["empty"], "trace")
-        if one.get("empty_names"):
-            said = f"{said} ({', '.join(map(printable, one['empty_names']))})"
+        said = _number(one["empty"], "trace has", "traces have")
+        names = ", ".join(map(printable, one.get("empty_names", ())))
         scopes = ", ".join(
             f"{printable(scope) or 'no scope'} ({number:,})"
             for scope, number in one["empty_scopes"].items()
         )
         yield (
-            f"{said} with neither a search nor a turn in which a model answered: there is nothing "
-            "to do unless you expected searches there; spans by scope: "
-            f"{scopes}"
+            f"{said} neither a search nor a turn in which a model answered"
+            f"{': ' if names else ''}{names}; spans by scope: {scopes}; there is nothing to do "
+            "unless you expected searches there"
         )
     if one["others"]:
         kinds = ", ".join(f"{kind} ({number:,})" for kind, number in one["others"].items())

@@ -350,7 +350,8 @@ def test_remarks_say_what_they_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     said = " ".join(printed(explained(*several), monkeypatch).split())
 
-    assert "1 trace (GET) with neither a search nor a turn in which a model answered: there" in said
+    assert "neither a search nor a turn in which a model answered: GET; spans by scope" in said
+    assert "http.client (1); there is nothing to do unless you expected searches there" in said
     assert "spans without a role, which are passed over: websocket; if one searches, give" in said
     assert "(iterations_inferred): SRR and SRE hold" in said
 

@@ -341,12 +341,15 @@ class Explanation:
             _add_names(self.empty_names, details.tree, details.tree.ordered[:1])
             return
         default = agent_of(interpretation)
+        unknown: dict[str | None, dict[str, Span]] = {}
         for span in details.tree.ordered:
             agent = details.agents.get(details.of_turn.get(span.span_id, ""), default)
             role = details.tree.role(span)
             self._agent(agent).roles[role.value if role else "without a role"] += 1
             if role is None:
-                _add_names(self._agent(agent).without_role, details.tree, [span])
+                unknown.setdefault(agent, {})[span.name] = span
+        for agent, spans in unknown.items():
+            _add_names(self._agent(agent).without_role, details.tree, spans.values())
 
     def _try_rows(self, tool: ToolSummary, store: TraceStore) -> None:
         """Note what each row would change that helps."""
@@ -513,7 +516,9 @@ def as_documents(
 
 def _add_names(names: set[str], tree: SpanTree, spans: Iterable[Span]) -> None:
     if len(names) < MAX_NAMES:
-        names.update(names_of(tree, spans))
+        for name in names_of(tree, spans):
+            if len(names) < MAX_NAMES:
+                names.add(name)
 
 
 _INTERNAL: Final = ("rows", "at_fault", "compared", "traces_at_fault", "_latest")
