@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -64,7 +65,7 @@ def with_folders(sources: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for source in sources:
-        if not Path(source).is_dir():
+        if not os.path.isdir(source):  # false, also where it cannot be looked at
             found.append(source)
             continue
         files, others = _trace_files(Path(source))
