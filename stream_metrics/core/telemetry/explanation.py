@@ -510,7 +510,7 @@ class _Explanation:
             reason,
             message,
             role="without a role" if row is None else row.role.value,
-            why="no row matches it" if row is None else how(row, span),
+            why="no row of the table or the settings matches it" if row is None else how(row, span),
             rows=tuple(rows),
             to_record=to_record,
         )
@@ -593,6 +593,13 @@ def without_texts(name: str, texts: Iterable[str]) -> str:
         elif has_text(name, one):
             return "*"
     return name
+
+
+def names_of(tree: SpanTree, spans: Iterable[Span]) -> Iterator[str]:
+    """The names of spans without the texts of users."""
+    texts = [*_texts_of_users(tree)]
+    for span in spans:
+        yield without_texts(span.name, texts)[:MAX_NAME_LENGTH]
 
 
 def _texts_of_users(tree: SpanTree) -> Iterator[str]:
