@@ -12,6 +12,8 @@ import pytest
 
 from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import Interpretation, Options, interpret, mapping
+from stream_metrics.core.telemetry.shapes.rows import Shape
+from stream_metrics.core.telemetry.shapes.table import SHAPES
 from stream_metrics.core.telemetry.spans import Span, SpanEvent
 from tests.shapes import CASES, HITS, Case
 from tests.telemetry import span
@@ -1227,6 +1229,21 @@ def test_the_row_that_a_refusal_prints_reads_the_result(result: Any, results: in
     if row is not None:
         one = turn_with(tool, **tomllib.loads(row[0])["otlp"])
         assert [len(each) for each in found(one)] == [results]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=[shape.source for shape in SHAPES])
+def test_the_rows_that_a_refusal_of_two_lists_prints_read_each(shape: Shape) -> None:
+    """One reads the answer, as its product's row does, and one the list beside it."""
+    related = [{"id": "x", "text": "Another text of another list."}]
+    answer = CASES[shape.source].answer(HITS)
+    tool = ran("search_docs", {"found": answer, "related": related}, QUERY)
+    [refusal] = turn_with(tool).refusals
+
+    row, *others = refusal.message.split("otlp.shapes = ")[1].split(", or items = ")
+    rows = [row, *(f'[{{tool = "search_docs", items = {one}}}]' for one in others)]
+    searches = [turn_with(tool, **tomllib.loads(f"shapes = {one}")) for one in (rows[0], rows[-1])]
+    assert [one.refused for one in searches] == [{}, {}]
+    assert [len(each) for one in searches for each in found(one)] == [len(HITS), 1]
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
