@@ -149,6 +149,14 @@ def test_a_list_beside_texts_in_content_blocks_is_refused() -> None:
     assert found.reason == "ambiguous_documents"
 
 
+def test_a_content_block_may_have_an_empty_type() -> None:
+    """It is a container as the others."""
+    blocks = [{"type": "text", "text": json.dumps(one)} for one in LISTED]
+    blocks[1]["type"] = ""
+
+    assert identities(read({"content": blocks}), "id") == [hit.id for hit in HITS]
+
+
 @pytest.mark.parametrize("name", ["images", "suggestions", "related_searches", "facets"])
 def test_lists_that_are_no_results_are_left_out(name: str) -> None:
     """Their names say so, although their items have texts."""

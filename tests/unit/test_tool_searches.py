@@ -1339,3 +1339,39 @@ def test_a_call_without_a_result_beside_others_is_refused() -> None:
     one = with_messages({"gen_ai.output.messages": answer}, {"gen_ai.input.messages": given})
 
     assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+@pytest.mark.parametrize(
+    ("known", "bare"),
+    [
+        ({"id": "k-1", "text": "Five days."}, {"id": None, "text": "Five days."}),
+        (
+            {"title": "Refunds", "url": "https://kb.example/1", "snippet": "Five days."},
+            {"title": "Refunds", "snippet": "Five days."},
+        ),
+        (
+            {"id": "k-1", "url": "https://kb.example/1", "text": "Five days."},
+            {"id": "", "text": "Five days."},
+        ),
+    ],
+)
+def test_a_result_without_its_id_or_address_is_the_one_with_the_same_text(
+    known: dict[str, str], bare: dict[str, str | None]
+) -> None:
+    """However short the text is, and whichever search has which."""
+    first = ran("search_docs", {"results": [known]}, QUERY, id="first")
+    again = ran("search_docs", {"results": [bare]}, QUERY, id="again", start=20)
+
+    [turn] = turn_with(first, again).turns
+
+    results = [result for search in turn.searches for result in search.results]
+    assert len({(one.doc_id, one.url, *one.ids.values()) for one in results}) == 1
+
+
+def test_a_text_that_several_documents_have_identifies_none_of_them() -> None:
+    """A result without an id counts by its text then."""
+    documents = [{"id": "k-1", "text": "No preview"}, {"id": "k-2", "text": "No preview"}]
+    first = ran("search_docs", documents, QUERY, id="first")
+    bare = ran("search_docs", [{"id": None, "text": "No preview"}], QUERY, id="again", start=20)
+
+    assert found(turn_with(first, bare)) == [["k-1", "k-2"], [None]]

@@ -113,6 +113,7 @@ class DocumentIds:
         self._of_text = {
             key: next(iter(found.values())) for key, found in of_text.items() if len(found) == 1
         }
+        self._of_form = _identified(lists)
         self._pages = {
             id: _Page.of(documents)
             for id, documents in of_id.items()
@@ -129,6 +130,8 @@ class DocumentIds:
 
     def of(self, document: Document) -> Identity:
         """What identifies the document."""
+        if document.alone and document.form is not None and not self._named(document):
+            document = self._of_form.get(document.form, document)
         source, named = self._with_id(document), self._named(document)
         doc_id = None if source is None else source.id
         if named or not self._is_passage(document):
@@ -294,6 +297,20 @@ def _shared_addresses(lists: Iterable[Documents]) -> frozenset[str]:
                     shared.add(place)
                 seen[place] = document
     return frozenset(shared)
+
+
+def _identified(lists: Iterable[Documents]) -> dict[str, Document]:
+    """The documents with an id or an address, by texts that no other such document has."""
+    found: dict[str, list[Document]] = {}
+    for document in (document for documents in lists for document in documents):
+        if document.form is not None and not document.alone:
+            found.setdefault(document.form, []).append(document)
+    return {
+        form: documents[0]
+        for form, documents in found.items()
+        if len({one.id for one in documents} - {None}) < 2
+        and len({address_form(one.address) for one in documents if one.address}) < 2
+    }
 
 
 def _regenerated(lists: Sequence[Documents]) -> frozenset[str]:

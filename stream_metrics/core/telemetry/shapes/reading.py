@@ -418,7 +418,7 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         general = documents_in_value(value, True)
         if isinstance(general, list):
             found.take(value)
-            found.readings.append(_reading(general, _DOCUMENTS, value))
+            found.readings.append(_reading(_with_texts(general, value), _DOCUMENTS, value))
             return
     if value and (documents := _wide(value)) is not None:
         reading = _reading(documents, f"{_NAMED}{name or 'itself'}", value, wide=True)
@@ -437,6 +437,17 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         parsed = [parse_value(one) for one in value]
         if parsed and all(isinstance(one, dict) for one in parsed):
             _look(parsed, found, depth + 1, name)
+
+
+def _with_texts(documents: Sequence[Document], items: Sequence[Any]) -> list[Document]:
+    """The documents, with the texts of those that have no id, such as their snippets; by these a
+    result counts whose address is missing."""
+    return [
+        replace(document, text=_document(item, _ANY).text)
+        if document.text is None and document.id is None and isinstance(item, dict)
+        else document
+        for document, item in zip(documents, items, strict=True)
+    ]
 
 
 def _passages(value: Sequence[Any]) -> list[Document]:
@@ -682,7 +693,7 @@ def is_block(value: Any) -> bool:
     if not isinstance(value, dict) or not value:
         return False
     kind = value.get("type")
-    keys = value.keys()
+    keys = value.keys() if kind else value.keys() - {"type"}
     if len(keys) == 1 and not keys.isdisjoint(("text", "json", *_RESULT_KEYS)):
         return True
     if isinstance(kind, str) and kind in _BLOCK_TYPES:
