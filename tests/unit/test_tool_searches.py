@@ -1246,6 +1246,32 @@ def test_the_rows_that_a_refusal_of_two_lists_prints_read_each(shape: Shape) -> 
     assert [len(each) for one in searches for each in found(one)] == [len(HITS), 1]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"error": "index not found"},
+        {"errors": [{"message": "shard lost"}]},
+        {"success": False},
+        {"status": "error"},
+        {"status": 503},
+        {"_shards": {"total": 5, "failed": 1}},
+    ],
+)
+def test_an_error_beside_an_empty_list_is_no_empty_search(said: dict[str, Any]) -> None:
+    """It is refused, as what would have been found is unknown; other tools may answer so."""
+    searched = turn_with(ran("search_docs", {"results": [], **said}, QUERY))
+    other = turn_with(ran("cancel_order", {"results": [], **said}, json.dumps({"order": "o-1"})))
+
+    assert (searched.turns, searched.refused) == ((), {"unrecognised": 1})
+    assert "unrecognised" not in other.refused
+
+
+@pytest.mark.parametrize("said", [{"error": None}, {"errors": []}, {"status": "ok"}, {"status": 0}])
+def test_fields_for_errors_that_say_there_is_none_are_no_errors(said: dict[str, Any]) -> None:
+    """The list is that of an empty search."""
+    assert found(turn_with(ran("search_docs", {"results": [], **said}, QUERY))) == [[]]
+
+
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_an_empty_list_is_an_empty_search_however_often_it_is_encoded(times: int) -> None:
     """Tools return JSON as a text, which products encode again."""

@@ -22,6 +22,7 @@ from stream_metrics.core.telemetry.contents.documents import (
 from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.roles.mapping import Row
 from stream_metrics.core.telemetry.shapes.reading import (
+    FAILED,
     Reading,
     Unread,
     innermost,
@@ -241,6 +242,8 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
     if searches or not named.documents:
         if named.documents == () and not searches and not found:
             named = SpanDocuments(None)
+        if named.documents == () and searches and any(one.failed for one in found):
+            named = SpanDocuments(None, (FAILED.reason, FAILED.message))
         return ToolResult(named, searches, *seen)
     if wide:
         return ToolResult(SpanDocuments(None), False, *seen)
