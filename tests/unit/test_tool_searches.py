@@ -1401,3 +1401,41 @@ def test_a_text_that_several_documents_have_identifies_none_of_them() -> None:
     bare = ran("search_docs", [{"id": None, "text": "No preview"}], QUERY, id="again", start=20)
 
     assert found(turn_with(first, bare)) == [["k-1", "k-2"], [None]]
+
+
+def resources(*uris: str, text: str = "Text {}.") -> dict[str, Any]:
+    """What a server of MCP returns."""
+    return {
+        "content": [
+            {"type": "resource", "resource": {"uri": uri, "text": text.format(place)}}
+            for place, uri in enumerate(uris)
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        (resources("kb://faq/1", "kb://faq/2"), resources("kb://faq/2", text="Moved {}.")),
+        (
+            [{"uri": "kb://faq/1", "text": "A."}, {"uri": "kb://faq/2", "text": "B."}],
+            [{"uri": "kb://faq/2", "text": "C."}],
+        ),
+    ],
+)
+def test_an_address_that_is_none_of_the_web_identifies_as_an_id(results: tuple[Any, Any]) -> None:
+    """The text may be another in the next search."""
+    first, again = (
+        ran("search_docs", result, QUERY, id=f"tool-{place}", start=10 + 10 * place)
+        for place, result in enumerate(results)
+    )
+
+    assert found(turn_with(first, again)) == [["kb://faq/1", "kb://faq/2"], ["kb://faq/2"]]
+
+
+def test_passages_of_one_resource_count_by_their_texts_as_well() -> None:
+    """A search that found two of them has two results."""
+    [turn] = turn_with(ran("search_docs", resources("kb://faq", "kb://faq"), QUERY)).turns
+
+    [search] = turn.searches
+    assert len({result.ids["passage"] for result in search.results}) == 2

@@ -845,14 +845,16 @@ def _content(block: dict[str, Any]) -> Any:
         structure = _structure(resource["text"]) if isinstance(resource.get("text"), str) else None
         if structure is not None:
             return structure
+        url = _address((uri, "") if uri else None)
         return Document(
-            None,
-            _address((uri, "") if uri else None),
+            uri if url is None else None,
+            url,
             None,
             text(resource.get("title")) or text(resource.get("name")),
             text(resource.get("text")),
             None,
             {"source": uri} if uri else {},
+            "uri" if uri and url is None else "",
         )
     if kind == "resource_link":
         uri = text(block.get("uri"))
