@@ -848,3 +848,20 @@ def test_the_first_row_that_matches_decides(name: str) -> None:
         inner = inside.get(one.span_id, ())
         first = next((row for row in MAPPING.rows if row.matches(one, inner)), None)
         assert MAPPING.row(one, inner) is first
+
+
+@pytest.mark.parametrize("scope", ["my.app", "httpx"])
+def test_a_function_between_model_calls_of_a_trace_without_an_agent_is_named(scope: str) -> None:
+    """The model may have asked for it, and nothing tells what it found; what ran before may not."""
+    before, first, between, last = (
+        of_kind("LLM", id, "", start)
+        if id[0] == "m"
+        else span(id, "", start, start + 1, {}, scope=scope)
+        for id, start in (("auth", 0), ("m1", 10), ("load_pages", 20), ("m2", 30))
+    )
+
+    one = interpreted(before, first, between, last)
+
+    assert one.refused == {"unseen_searches": 1}
+    assert "load_pages" in one.refusals[0].message
+    assert interpreted(before, first, last).refused == {}

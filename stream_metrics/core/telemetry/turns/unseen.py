@@ -153,6 +153,27 @@ class UnseenSearches:
             found[agent.span_id] = Unseen(what, "")
         return found
 
+    def between_models(self) -> dict[str, Unseen]:
+        """In a trace without a turn, what ran after one model call and before another, and the
+        tools and functions before the last; by span id."""
+        models = self._tree.with_role(Role.MODEL)
+        answered = min(span.end_ns for span in models)
+        last = max(span.start_ns for span in models)
+        found: dict[str, Unseen] = {}
+        for span in self._tree.ordered:
+            row = self._tree.rows.get(span.span_id)
+            between = row is not None or span.start_ns >= answered
+            by_setting = row is not None and row.source == SETTINGS
+            if span.span_id in self._tree.ignored or span.span_id in self._tree.around_models:
+                continue
+            if not between or by_setting or span.end_ns > last or span.parent_id in found:
+                continue
+            if (what := self._what(span, row)) is not None:
+                found[span.span_id] = Unseen(
+                    f"{what} {_shown(_name(span), None)!r}", row_for(span, row)
+                )
+        return found
+
     def _what(self, span: Span, row: Row | None) -> str | None:
         """What a span is that may have searched; None if it is known not to have."""
         id, role = span.span_id, row.role if row else None
@@ -192,9 +213,9 @@ def passed_over(tree: SpanTree, members: Iterable[Span], aside: Container[str]) 
                 yield name[:MAX_NAME_LENGTH]
 
 
-def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
+def refuse_unseen(tree: SpanTree, mapping: SpanMapping, interpretation: Interpretation) -> None:
     """Refuse a trace without a turn in which a model answered, and a span looks like a search, or
-    the model asked for tools before."""
+    may have been one that it asked for."""
     if not tree.with_role(Role.MODEL):
         return
     for span in tree.ordered:
@@ -215,6 +236,8 @@ def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
     elif (lost := next(filter(answer_is_lost, models), None)) is not None:
         message = f"the answer of {lost.name!r} was cut off, and may have had tool calls"
         interpretation.refuse("truncated", lost.span_id, message)
+    elif found := UnseenSearches(tree, mapping).between_models():
+        refuse(interpretation, found)
 
 
 def refuse(
