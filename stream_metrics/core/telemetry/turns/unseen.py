@@ -103,6 +103,8 @@ _WITH_TOOLS: Final = tuple(
     for name in ("agno", "langchain", "llama_index", "openai_agents")
 )
 """Scopes of instrumentations without spans of models, whose captures show spans of tools."""
+_MAYBE_WITHOUT_TOOLS: Final = "opentelemetry.instrumentation.crewai"
+"""The beginning of a scope of which only the last versions write spans of tools."""
 _FOR_TOOLS: Final = re.compile(r"tool|function_?call", re.IGNORECASE)
 _FINISHED_FOR_TOOLS: Final = re.compile(
     r"""finish_?reason\\*["']:\s*\\*["'](tool|function_?call)""", re.IGNORECASE
@@ -151,6 +153,10 @@ class UnseenSearches:
             name = _shown(agent.name, asked)
             what = f"the agent {name!r}, which has tools, and whose model calls have no spans"
             found[agent.span_id] = Unseen(what, "")
+        if not found and (agent := _of_tools_left_out(tree, members)) is not None:
+            name = _shown(agent.name, asked)
+            what = f"the agent {name!r}, whose instrumentation may write no spans of tools"
+            found[agent.span_id] = Unseen(what, "")
         return found
 
     def between_models(self) -> dict[str, Unseen]:
@@ -179,7 +185,8 @@ class UnseenSearches:
         id, role = span.span_id, row.role if row else None
         if role in _KNOWN:
             return None
-        suspicious = any(_MAY_SEARCH.search(name) for name in _names(span))
+        described = role is Role.OTHER and row is not None and row.span.startswith("*.")
+        suspicious = not described and any(_MAY_SEARCH.search(name) for name in _names(span))
         if role is Role.TOOL or span.text(*_TOOL_NAMES[:3]) is not None:
             name = _name(span)
             is_agent = id in self._around_agents and not SEARCHING.search(name)
@@ -350,6 +357,18 @@ def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | N
         if not scope_form(span.scope).startswith(_WITH_TOOLS):
             agents.append(span)
     return agents[0] if agents else None
+
+
+def _of_tools_left_out(tree: SpanTree, members: Iterable[Span]) -> Span | None:
+    """An agent in a turn without a span of a tool, whose instrumentation may have left it out."""
+    agents = []
+    for span in members:
+        row = tree.rows.get(span.span_id)
+        if is_tool(span, row):
+            return None
+        if row is not None and row.role is Role.TURN:
+            agents.append(span)
+    return next((one for one in agents if one.scope.startswith(_MAYBE_WITHOUT_TOOLS)), None)
 
 
 def asks_for_tools(span: Span, row: Row) -> bool:
