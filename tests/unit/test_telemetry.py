@@ -13,8 +13,9 @@ import pytest
 from stream_metrics.core.events import Limits, decode
 from stream_metrics.core.events.decode import Event
 from stream_metrics.core.events.record import Record
-from stream_metrics.core.telemetry import Interpretation, (
+from stream_metrics.core.telemetry import (
     HELP,
+    Interpretation,
     Options,
     Role,
     Row,
