@@ -1439,3 +1439,53 @@ def test_passages_of_one_resource_count_by_their_texts_as_well() -> None:
 
     [search] = turn.searches
     assert len({result.ids["passage"] for result in search.results}) == 2
+
+
+def searched_between(answers: dict[str, list[dict[str, Any]]], ids: tuple[str, str]) -> list[int]:
+    """The iterations of two searches with a model call between them, by what the answers ask."""
+    models = [
+        genai(
+            "chat",
+            id,
+            start,
+            start + 2,
+            gen_ai__output__messages=json.dumps([{"role": "assistant", "parts": parts}]),
+        )
+        for (id, parts), start in zip(answers.items(), (6, 20), strict=True)
+    ]
+    tools = [
+        ran(
+            "search_docs",
+            DOCUMENTS,
+            json.dumps({"query": f"question {place}"}),
+            id=f"tool-{place}",
+            start=start,
+            attributes={"gen_ai.tool.call.id": id} if id else {},
+        )
+        for place, (id, start) in enumerate(zip(ids, (10, 30), strict=True))
+    ]
+    [turn] = turn_with(*models, *tools).turns
+    return [search.iteration for search in turn.searches]
+
+
+ASKED = [
+    {**CALL, "id": id, "arguments": {"query": f"question {place}"}}
+    for place, id in enumerate(("c1", "c2"))
+]
+
+
+@pytest.mark.parametrize("ids", [("c1", "c2"), ("", "")])
+def test_tools_for_which_one_answer_asked_are_one_iteration(ids: tuple[str, str]) -> None:
+    """A guard's model call between them is no decision of the agent; calls without ids are told
+    by their arguments."""
+    safe = [{"type": "text", "content": "safe"}]
+
+    assert searched_between({"asks": ASKED, "guard": safe}, ids) == [1, 1]
+    assert searched_between({"asks": ASKED[:1], "again": ASKED[1:]}, ids) == [1, 2]
+
+
+def test_the_same_call_in_two_answers_is_two_iterations() -> None:
+    """Their arguments do not tell which answer asked for which."""
+    both = [{**one, "arguments": {"query": "question 0"}} for one in ASKED]
+
+    assert searched_between({"asks": both[:1], "again": both[1:]}, ("", "")) == [1, 2]
