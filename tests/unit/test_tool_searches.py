@@ -1217,6 +1217,9 @@ def test_what_a_product_returns_is_a_search_of_a_tool_that_searches(case: Case) 
         ([["k-1", "One."]], None),
         ("Refunds take five days.\n\nTravel is by train.", 2),
         ("Refunds take five days.", 1),
+        ("1. Five days.\n2. By train.", 2),
+        ({"groups": [{"name": "g", "hits": [{"id": "k-1", "text": "One."}]}]}, 1),
+        ({"response": [{"role": "ai", "said": "x"}], "found": [{"key": "k-1", "said": "y"}]}, 1),
     ],
 )
 def test_the_row_that_a_refusal_prints_reads_the_result(result: Any, results: int | None) -> None:

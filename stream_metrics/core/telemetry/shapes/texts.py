@@ -60,7 +60,8 @@ _LABEL: Final = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?(?:\*\*|__)?"
     r"(?P<name>document[ _-]?id|doc[ _-]?id|chunk[ _-]?id|article[ _-]?id|page[ _-]?id|id"
     r"|title|name|url|link|page|heading"
-    r"|href|uri|source|address|content|contents|text|snippet|summary|description|body|passage|excerpt"
+    r"|href|uri|url source|source|address|content|contents|text|snippet|summary|description|body"
+    r"|passage|excerpt"
     r"|score|relevance|similarity|distance|rank|author|authors|published|published date|date"
     r"|type|tags"
     r"|category|section|file|filename|path|titel|quelle|inhalt|texto|contenido|t[ií]tulo|fuente|contenu|titre)"
@@ -89,7 +90,9 @@ _BLANK: Final = re.compile(r"\n[ \t]*\n\s*")
 _ONLY_LINK: Final = re.compile(r"[ \t]*<?https?://[^\s<>]+>?[ \t]*")
 _LINK_ALONE: Final = re.compile(r"\s*<?(?P<url>https?://[^\s<>]+)>?[ \t]*(?:\n|$)")
 _IDS: Final = frozenset(("id", "documentid", "docid", "chunkid", "articleid", "pageid"))
-_URLS: Final = frozenset(("url", "link", "href", "uri", "source", "address", "quelle", "fuente"))
+_URLS: Final = frozenset(
+    ("url", "link", "href", "uri", "urlsource", "source", "address", "quelle", "fuente")
+)
 _TITLES: Final = frozenset(
     ("title", "name", "titel", "título", "titulo", "titre", "page", "heading")
 )
@@ -321,6 +324,23 @@ def _says(lines: Sequence[str], names: frozenset[str]) -> bool:
 
 def _of_text(value: str | None) -> Document | None:
     return None if value is None else Document(text=value)
+
+
+def without_numbers(parts: Sequence[str]) -> list[str]:
+    """The parts of a text without the numbers that count them, if they do.
+
+    >>> without_numbers(["[1] One.", "[2] Two."]), without_numbers(["1. One.", "Two."])
+    (['One.', 'Two.'], ['1. One.', 'Two.'])
+    """
+    markers = [_MARKER.match(part) for part in parts]
+    numbers = [match and (match["number"] or match["bracket"]) for match in markers]
+    if not any(numbers == [str(at + first) for at in range(len(parts))] for first in (0, 1)):
+        return [*parts]
+    return [
+        re.sub(rf"^{re.escape(match[0])}", "", part, flags=re.MULTILINE)
+        for part, match in zip(parts, markers, strict=True)
+        if match
+    ]
 
 
 def _linked_items(value: str) -> list[Document] | None:
