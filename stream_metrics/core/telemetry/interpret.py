@@ -248,7 +248,7 @@ def _add_turns(
     ):
         interpretation.refuse(seen.reason, seen.span.span_id, seen.message)
     elif not by_number and not interpretation.refused:
-        refuse_unseen(tree, interpretation)
+        refuse_unseen(tree, mapping, interpretation)
     interpretation.turns = tuple(
         by_number[key] for key in sorted(by_number, key=lambda key: (key[1], key[0]))
     )

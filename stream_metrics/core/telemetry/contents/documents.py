@@ -27,6 +27,8 @@ _LISTS: Final = (
 )
 _TEXTS: Final = ("page_content", "pageContent", "content", "text")
 _URLS: Final = ("url", "link", "uri")
+_OTHER_ADDRESS: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+"""An address that is none of the web, such as ``kb://faq/1``: an id."""
 _OWN_IDS: Final = ("id", "id_", "node_id")
 _DOCUMENT_IDS: Final = ("doc_id", "document_id", "ref_doc_id", "source_id")
 _FILES: Final = ("source", "file_path", "file_name", "filename")
@@ -562,6 +564,10 @@ def usual_document(value: dict[str, Any]) -> Document:
     if body is None and isinstance(resource, dict):
         body = text(resource.get("text"))
     id, id_name = _id(parts, about, where or page)
+    if id is None and where is None:
+        names = (name for name in _URLS if _OTHER_ADDRESS.fullmatch(text(parts.get(name)) or ""))
+        id_name = next(names, "")
+        id = text(parts.get(id_name))
     return Document(
         id,
         where,
