@@ -22,7 +22,11 @@ from tests.conformance.verdicts import helps, interpret_lines, verdict
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 SECONDS: Final = 180
-_SETTINGS: Final = {"PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+_SETTINGS: Final = {
+    "PYTHONPATH": str(ROOT),
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE": "True",
+}
 
 
 def environment(name: str, folder: Path) -> Path:

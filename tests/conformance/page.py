@@ -27,6 +27,10 @@ _NAMES: Final = {
     "langchain_js": "LangChain.js",
     "anthropic": "a loop over Anthropic's API, anthropic",
     "google_genai": "a loop over Google's API, google-genai",
+    "openai_js": "a loop over OpenAI's API in JavaScript, openai",
+    "mastra": "Mastra",
+    "autogen": "AutoGen",
+    "semantic_kernel": "Semantic Kernel",
     "openinference": "OpenInference",
     "otel": "OpenTelemetry GenAI",
     "langfuse": "Langfuse",
@@ -61,6 +65,10 @@ _FRAMEWORKS: Final = {
     "langchain_js": ("npm:langchain",),
     "anthropic": ("anthropic",),
     "google_genai": ("google-genai",),
+    "openai_js": ("npm:openai",),
+    "mastra": ("npm:@mastra/core",),
+    "autogen": ("autogen-agentchat",),
+    "semantic_kernel": ("semantic-kernel",),
 }
 _PACKAGES: Final = {
     ("openinference", "langchain"): "openinference-instrumentation-langchain",
@@ -87,11 +95,17 @@ _PACKAGES: Final = {
             ("crewai", "crewai"),
             ("agno", "agno"),
             ("agent_framework", "agent-framework"),
+            ("autogen", "autogen-agentchat"),
             ("anthropic", "anthropic"),
             ("google_genai", "google-genai"),
         )
     },
     ("openinference", "langchain_js"): "npm:@arizeai/openinference-instrumentation-langchain",
+    ("openinference", "openai_js"): "npm:@arizeai/openinference-instrumentation-openai",
+    ("openllmetry", "openai_js"): "npm:@traceloop/instrumentation-openai",
+    ("native", "mastra"): "npm:@mastra/otel-exporter",
+    ("openllmetry", "autogen"): "opentelemetry-instrumentation-openai",
+    ("openllmetry", "semantic_kernel"): "opentelemetry-instrumentation-openai",
     **{
         ("otel", name): f"opentelemetry-instrumentation-genai-{name}"
         for name in ("openai", "smolagents", "agno", "anthropic")

@@ -17,6 +17,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from tests.conformance.matrix import JAVASCRIPT
+
 _OPENINFERENCE = {
     "langchain": ("langchain", "LangChainInstrumentor"),
     "llamaindex": ("llama_index", "LlamaIndexInstrumentor"),
@@ -27,6 +29,7 @@ _OPENINFERENCE = {
     "google_adk": ("google_adk", "GoogleADKInstrumentor"),
     "crewai": ("crewai", "CrewAIInstrumentor"),
     "agno": ("agno", "AgnoInstrumentor"),
+    "autogen": ("autogen_agentchat", "AutogenAgentChatInstrumentor"),
     "openai": ("openai", "OpenAIInstrumentor"),
     "anthropic": ("anthropic", "AnthropicInstrumentor"),
     "google_genai": ("google_genai", "GoogleGenAIInstrumentor"),
@@ -55,6 +58,8 @@ _OPENLLMETRY = {
     "openai_agents": ("openai_agents", "OpenAIAgentsInstrumentor"),
     "crewai": ("crewai", "CrewAIInstrumentor"),
     "agno": ("agno", "AgnoInstrumentor"),
+    "autogen": ("openai", "OpenAIInstrumentor"),
+    "semantic_kernel": ("openai", "OpenAIInstrumentor"),
     "openai": ("openai", "OpenAIInstrumentor"),
     "anthropic": ("anthropic", "AnthropicInstrumentor"),
     "google_genai": ("google_generativeai", "GoogleGenerativeAiInstrumentor"),
@@ -459,7 +464,7 @@ class Both:
 def started(names: str, framework: str, address: str, variants: frozenset[str]) -> Any:
     """The started instrumentations with these names, joined by +."""
     known = KNOWN | ({"native": HaystackTracing} if framework == "haystack" else {})
-    if framework in ("ai_sdk", "langchain_js"):
+    if framework in JAVASCRIPT:
         return Node(framework, address, variants)
     parts = [known[name](framework, address, variants) for name in names.split("+")]
     return parts[0] if len(parts) == 1 else Both(parts)

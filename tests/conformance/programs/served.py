@@ -373,11 +373,12 @@ class Served:
         said = f"That is all about {turn.question}"
         end = "final_answer" in tools
         done: Answer = [Call("final", "final_answer", {"answer": said})] if end else said
-        calls = [name for name in tools if name.startswith(("search_", "list_", "consult"))]
-        if not calls and "research" in tools:
+        bare = {name.split("-")[-1]: name for name in tools}  # Semantic Kernel names the plugin
+        calls = [bare[name] for name in bare if name.startswith(("search_", "list_", "consult"))]
+        if not calls and (inner := bare.get("research")):
             if any(said in text for _, text in messages):
                 return done
-            return [Call(f"ask-{turn.number}", "research", {tools["research"]: turn.question})]
+            return [Call(f"ask-{turn.number}", inner, {tools[inner]: turn.question})]
         if not calls:
             return done
         if 0 < rounds <= len(turn.searches):
@@ -389,7 +390,7 @@ class Served:
             Call(
                 f"call-{turn.session}-{turn.number}-{rounds + 1}-{at}",
                 name,
-                {tools[name]: "Ada" if name == "list_orders" else turn.searches[rounds]},
+                {tools[name]: "Ada" if name.endswith("list_orders") else turn.searches[rounds]},
             )
             for at, name in enumerate(calls)
         ]
@@ -404,6 +405,7 @@ class Served:
         known = list(turns(self.run.skipping))
         return next(
             (max(asked, key=lambda turn: text.rfind(turn.question)), at)
+            for asking in ("user", "assistant")  # an agent may be told only what another said
             for at, (role, text) in reversed(list(enumerate(messages)))
-            if role == "user" and (asked := [turn for turn in known if turn.question in text])
+            if role == asking and (asked := [turn for turn in known if turn.question in text])
         )

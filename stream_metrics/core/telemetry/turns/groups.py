@@ -33,6 +33,7 @@ _PART: Final = re.compile(
     r"(?:llm\.input_messages\.(\d+)\.message|gen_ai\.prompt\.(\d+))\.(role|content)"
 )
 _CHAT: Final = re.compile(r"GroupChat|Swarm|GraphFlow|MagenticOne|group_topic")
+_RUNTIMES: Final = ("autogen ", "agent_runtime")
 _USERS: Final = ("user", "human")
 _MESSAGES: Final = ("gen_ai.input.messages", "ai.prompt.messages")
 MAX_COMPARED: Final = 16
@@ -104,6 +105,21 @@ def joined_runs(
 def _is_of_chat(span: Span) -> bool:
     """Whether the span is a message of a group chat, whose agents run beside each other."""
     return span.scope.startswith("autogen") and _CHAT.search(span.name) is not None
+
+
+def messaged(tree: SpanTree, turns: Iterable[str]) -> Iterator[SpanProblem]:
+    """Turns whose trace begins with a message of AutoGen's or Semantic Kernel's runtime.
+
+    Each message has a trace of its own there, and so has each agent of a team.
+    """
+    for id in turns:
+        root = tree.by_id[_root(tree, tree.by_id[id])]
+        if root.scope.startswith(_RUNTIMES) and "messaging.operation" in root.attributes:
+            message = (
+                "its trace begins with a message between agents, and others of its turn may have "
+                "traces of their own; put a span of the program around the turn"
+            )
+            yield SpanProblem(tree.by_id[id], "unrecognised", message)
 
 
 def _root(tree: SpanTree, span: Span) -> str:

@@ -1,0 +1,63 @@
+// Agents of Mastra.
+
+import { createOpenAICompatible } from "openai-compatible7";
+import { Agent } from "@mastra/core/agent";
+import { Mastra } from "@mastra/core/mastra";
+import { createTool } from "@mastra/core/tools";
+import { Observability } from "@mastra/observability";
+import { OtelExporter } from "@mastra/otel-exporter";
+import { described, found, model, run, scenario, schema, tools } from "./running.mjs";
+
+const script = createOpenAICompatible({ name: "script", baseURL: model, apiKey: "key" })("script");
+const offered = Object.fromEntries(
+  tools.map((name) => [
+    name,
+    createTool({
+      id: name,
+      description: described[name],
+      inputSchema: schema(name),
+      execute: ({ query }) => found(name, query),
+    }),
+  ]),
+);
+const named = (name, rest) =>
+  new Agent({ id: name, name, instructions: "Look it up.", model: script, ...rest });
+
+const workshop = named("workshop", { description: "Ask the researcher.", tools: offered });
+const research = createTool({
+  id: "research",
+  description: "Ask the researcher.",
+  inputSchema: { type: "object", properties: { question: { type: "string" } }, required: ["question"] },
+  execute: async ({ question }, context) =>
+    (await mastra.getAgent("workshop").generate(question, { tracingContext: context?.tracingContext })).text,
+});
+const desk = named("desk", { tools: { research } });
+const mastra = new Mastra({
+  agents: { workshop, desk },
+  logger: false,
+  observability: new Observability({
+    configs: {
+      otel: {
+        serviceName: "workshop",
+        exporters: [
+          new OtelExporter({
+            provider: { custom: { endpoint: process.env.TRACES_ADDRESS, protocol: "http/protobuf" } },
+            signals: { logs: false },
+          }),
+        ],
+      },
+    },
+  }),
+});
+const agent = mastra.getAgent(scenario === "subagent" ? "desk" : "workshop");
+const said = {};
+
+const traced = { forceFlush: () => mastra.observability.shutdown() };
+await run(traced, async ({ session, question }) => {
+  const history = scenario === "memory" ? (said[session] ??= []) : [];
+  history.push({ role: "user", content: question });
+  const options = { maxSteps: 9, tracingOptions: { metadata: { threadId: session } } };
+  if (scenario === "stream") return (await agent.stream(history, options)).text;
+  const answer = await agent.generate(history, options);
+  history.push(...answer.response.messages);
+});
