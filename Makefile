@@ -355,7 +355,7 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --constraint constraints.txt --extra spark --output-file tests/spark/requirements.txt \
 		pyproject.toml tests/spark/requirements.in
 	@$(PIN) --upgrade --output-file examples/langgraph/requirements.txt examples/langgraph/requirements.in
-	@for environment in shared openllmetry loongsuite agents strands adk crewai microsoft; do \
+	@for environment in shared openllmetry loongsuite agents strands adk crewai microsoft claude; do \
 		$(BIN)/uv pip compile --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
 			--no-emit-find-links --no-config --quiet --custom-compile-command "make lock" --upgrade \
 			--output-file tests/conformance/environments/$$environment.txt \

@@ -122,9 +122,10 @@ _PLAIN: Final = (
     ("agents", "ai_sdk", "ai6 ai7", "subagent stream"),
     ("agents", "openai_js", "openinference openllmetry", _SERVED),
     ("agents", "openai_js", "openinference openllmetry", "responses resppartool chained stream"),
-    ("agents", "mastra", "native", f"{_SERVED} subagent stream"),
+    ("agents", "mastra", "native", f"{_SERVED} subagent sequence stream"),
     ("microsoft", "autogen", "native openinference", f"{_SERVED} subagent sequence"),
     ("microsoft", "semantic_kernel", "native", f"{_SERVED} subagent sequence"),
+    ("claude", "claude_agent", "openinference native", f"{_SERVED} subagent"),
     ("microsoft", "autogen", "openinference+native", "tool partool subagent sequence"),
     ("microsoft", "autogen", "openllmetry", "tool partool memory subagent sequence"),
     ("microsoft", "semantic_kernel", "openllmetry", "tool partool memory subagent sequence"),
@@ -196,13 +197,14 @@ def cases() -> Iterator[Case]:
     for framework in ("openai", "anthropic", "google_genai"):
         for instrumentation in ("openinference", "otel"):
             yield Case("agents", framework, instrumentation, "tool", "bare")
-    for framework, instrumentation in (
-        ("autogen", "openinference"),
-        ("autogen", "openllmetry"),
-        ("semantic_kernel", "native"),
+    for environment, framework, instrumentation, scenarios in (
+        ("microsoft", "autogen", "openinference", "tool subagent sequence"),
+        ("microsoft", "autogen", "openllmetry", "tool subagent sequence"),
+        ("microsoft", "semantic_kernel", "native", "tool subagent sequence"),
+        ("claude", "claude_agent", "openinference", "tool subagent"),
     ):
-        for scenario in ("tool", "subagent", "sequence"):
-            yield Case("microsoft", framework, instrumentation, scenario, "bare")
+        for scenario in scenarios.split():
+            yield Case(environment, framework, instrumentation, scenario, "bare")
     yield Case("adk", "google_adk", "latest", "tool", "redacted")
     for environment, framework, instrumentation in (
         ("agents", "pydantic_ai", "native"),

@@ -31,6 +31,7 @@ _NAMES: Final = {
     "mastra": "Mastra",
     "autogen": "AutoGen",
     "semantic_kernel": "Semantic Kernel",
+    "claude_agent": "Claude Agent SDK",
     "openinference": "OpenInference",
     "otel": "OpenTelemetry GenAI",
     "langfuse": "Langfuse",
@@ -69,6 +70,7 @@ _FRAMEWORKS: Final = {
     "mastra": ("npm:@mastra/core",),
     "autogen": ("autogen-agentchat",),
     "semantic_kernel": ("semantic-kernel",),
+    "claude_agent": ("claude-agent-sdk",),
 }
 _PACKAGES: Final = {
     ("openinference", "langchain"): "openinference-instrumentation-langchain",
@@ -96,6 +98,7 @@ _PACKAGES: Final = {
             ("agno", "agno"),
             ("agent_framework", "agent-framework"),
             ("autogen", "autogen-agentchat"),
+            ("claude_agent", "claude-agent-sdk"),
             ("anthropic", "anthropic"),
             ("google_genai", "google-genai"),
         )
@@ -172,11 +175,18 @@ def written(outcomes: Iterable[Outcome]) -> str:
     """The page in Markdown."""
     rows: dict[tuple[str, str], list[Outcome]] = {}
     reasons: dict[str, dict[str, list[str]]] = {}
+    bad: list[str] = []
     for one in outcomes:
-        rows.setdefault((one.case.framework, one.case.instrumentation), []).append(one)
+        each = rows.setdefault((one.case.framework, one.case.instrumentation), [])
+        if one.bad:
+            bad.append(f"- {one.case.name}: {one.kind}: {one.why}")
+        else:
+            each.append(one)
     table = ["| framework | instrumentation | right | inferred | refused | not in the spans |"]
     table.append("|---|---|---|---|---|---|")
     for (framework, instrumentation), each in rows.items():
+        if not each:
+            continue
         kinds = [
             ", ".join(sorted(_scenario(one) for one in each if one.kind in kind))
             for kind in (("right",), ("inferred",), ("refused", "partly refused"), ("WRONG",))
@@ -196,8 +206,10 @@ def written(outcomes: Iterable[Outcome]) -> str:
         + "; ".join(f"{place} ({', '.join(sorted(names))})" for place, names in places.items())
         for reason, places in sorted(reasons.items())
     ]
+    failed = ["", "## What failed, or is wrong", "", *bad] if bad else []
     return "\n".join([
-        *(_HEAD, *table, "", "## What the programs do", "", "| programs | are |", "|---|---|"),
+        *(_HEAD, *table, *failed),
+        *("", "## What the programs do", "", "| programs | are |", "|---|---|"),
         *(*programs, "", "## Why turns are refused, or cannot be told", "", *why, ""),
     ])  # fmt: skip
 

@@ -30,6 +30,7 @@ _OPENINFERENCE = {
     "crewai": ("crewai", "CrewAIInstrumentor"),
     "agno": ("agno", "AgnoInstrumentor"),
     "autogen": ("autogen_agentchat", "AutogenAgentChatInstrumentor"),
+    "claude_agent": ("claude_agent_sdk", "ClaudeAgentSDKInstrumentor"),
     "openai": ("openai", "OpenAIInstrumentor"),
     "anthropic": ("anthropic", "AnthropicInstrumentor"),
     "google_genai": ("google_genai", "GoogleGenAIInstrumentor"),
@@ -112,6 +113,10 @@ class Telemetry:
     def session(self, session: str) -> Any:
         """Pass the conversation of the spans inside to the instrumentation."""
         return nullcontext()
+
+    def settings(self) -> dict[str, str]:
+        """Settings for a process of the framework's own."""
+        return {}
 
     def packages(self) -> dict[str, str]:
         """The versions of packages that are not Python's."""
@@ -363,6 +368,17 @@ class Own(Telemetry):
 
     needs_root = True
     adk_schema = "1"
+
+    def settings(self) -> dict[str, str]:
+        return {
+            "CLAUDE_CODE_ENABLE_TELEMETRY": "1",
+            "CLAUDE_CODE_ENHANCED_TELEMETRY_BETA": "1",
+            "OTEL_TRACES_EXPORTER": "otlp",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": self.endpoint,
+            **dict.fromkeys(("OTEL_LOG_USER_PROMPTS", "OTEL_LOG_TOOL_DETAILS"), "1"),
+            "OTEL_LOG_TOOL_CONTENT": "1",
+        }
 
     def start(self) -> None:
         os.environ["ADK_TELEMETRY_SCHEMA_VERSION_OPT_IN"] = self.adk_schema
