@@ -196,6 +196,18 @@ def test_an_agent_around_several_questions_is_refused() -> None:
     assert len(together(runs[0], supervised, root=root).turns) == 1
 
 
+def test_an_agent_that_is_asked_something_new_after_another_ran_is_refused() -> None:
+    """It is one turn if it was given what the other said."""
+    answer = "It was sent on Monday, and the bill is with it."
+    runs = run("desk", 10, FIRST), run("writer", 30, FIRST, answer)
+
+    assert together(*runs, run("desk", 50, SECOND), root=agent("root")).refused == {
+        "unrecognised": 1
+    }
+    given = run("desk", 50, f"Check this: {answer}")
+    assert len(together(*runs, given, root=agent("root")).turns) == 1
+
+
 def test_an_agent_whose_models_were_asked_something_new_after_an_answer_is_refused() -> None:
     """It may be a session; a message of the user after a call of tools is none."""
 

@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import text_form
@@ -153,8 +152,14 @@ def sessions(tree: SpanTree, mapping: SpanMapping, turns: Iterable[str]) -> Iter
         named = Names(tree, lambda _: None)
         order = sorted(inner, key=lambda one: (one.start_ns, one.span_id))
         runs = [_run(one, tree, mapping, named) for one in order]
-        for earlier, later in pairwise(runs):
-            if earlier.agent == later.agent and earlier.was_asked_of(later) is False:
+        last: dict[str, int] = {}
+        for place, later in enumerate(runs):
+            at = last.get(later.agent)
+            last[later.agent] = place
+            if at is None:
+                continue
+            since = (runs[at], *runs[at + 1 : place][-MAX_COMPARED:])
+            if all(earlier.was_asked_of(later) is False for earlier in since):
                 message = (
                     f"{later.agent!r} runs several times in {span.name!r}, each time with another "
                     "question, which may be one turn or several"
