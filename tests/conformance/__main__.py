@@ -108,12 +108,12 @@ def outcomes(
     for name in sorted({case.environment for case in missing}):
         try:
             pythons[name] = environment(name, folder)
-        except subprocess.CalledProcessError as error:
+        except (OSError, subprocess.CalledProcessError) as error:
             broken[name] = f"the environment {name} cannot be installed: {error}"
     if any(case.framework in JAVASCRIPT for case in missing):
         try:
             javascript(node)
-        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        except (OSError, subprocess.CalledProcessError) as error:
             of_node = f"the environment javascript cannot be installed: {error}"
             broken |= dict.fromkeys(JAVASCRIPT, of_node)
     said = threading.Lock()

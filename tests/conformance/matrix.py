@@ -122,7 +122,7 @@ _PLAIN: Final = (
     ("agents", "ai_sdk", "ai6 ai7", "subagent stream"),
     ("agents", "openai_js", "openinference openllmetry", _SERVED),
     ("agents", "openai_js", "openinference openllmetry", "responses resppartool chained stream"),
-    ("agents", "mastra", "native", f"{_SERVED} subagent sequence stream"),
+    ("agents", "mastra", "native openinference", f"{_SERVED} subagent sequence stream"),
     ("microsoft", "autogen", "native openinference", f"{_SERVED} subagent sequence"),
     ("microsoft", "semantic_kernel", "native", f"{_SERVED} subagent sequence"),
     ("claude", "claude_agent", "openinference native", f"{_SERVED} subagent"),

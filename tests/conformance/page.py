@@ -107,6 +107,7 @@ _PACKAGES: Final = {
     ("openinference", "openai_js"): "npm:@arizeai/openinference-instrumentation-openai",
     ("openllmetry", "openai_js"): "npm:@traceloop/instrumentation-openai",
     ("native", "mastra"): "npm:@mastra/otel-exporter",
+    ("openinference", "mastra"): "npm:@mastra/arize",
     ("openllmetry", "autogen"): "opentelemetry-instrumentation-openai",
     ("openllmetry", "semantic_kernel"): "opentelemetry-instrumentation-openai",
     **{

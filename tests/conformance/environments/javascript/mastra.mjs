@@ -1,6 +1,7 @@
 // Agents of Mastra.
 
 import { createOpenAICompatible } from "openai-compatible7";
+import { ArizeExporter } from "@mastra/arize";
 import { Agent } from "@mastra/core/agent";
 import { Mastra } from "@mastra/core/mastra";
 import { createTool } from "@mastra/core/tools";
@@ -8,7 +9,7 @@ import { createStep, createWorkflow } from "@mastra/core/workflows";
 import { Observability } from "@mastra/observability";
 import { OtelExporter } from "@mastra/otel-exporter";
 import { z } from "zod";
-import { described, found, model, run, scenario, schema, tools } from "./running.mjs";
+import { described, found, instrumentation, model, run, scenario, schema, tools } from "./running.mjs";
 
 const script = createOpenAICompatible({ name: "script", baseURL: model, apiKey: "key" })("script");
 const offered = Object.fromEntries(
@@ -54,6 +55,13 @@ const flow = createWorkflow({
   .then(step("look", workshop))
   .then(step("write", writer))
   .commit();
+const endpoint = process.env.TRACES_ADDRESS;
+const signals = { logs: false };
+const known = {
+  native: () =>
+    new OtelExporter({ provider: { custom: { endpoint, protocol: "http/protobuf" } }, signals }),
+  openinference: () => new ArizeExporter({ endpoint, signals }),
+};
 const mastra = new Mastra({
   agents: { workshop, desk, writer },
   workflows: { flow },
@@ -62,12 +70,7 @@ const mastra = new Mastra({
     configs: {
       otel: {
         serviceName: "workshop",
-        exporters: [
-          new OtelExporter({
-            provider: { custom: { endpoint: process.env.TRACES_ADDRESS, protocol: "http/protobuf" } },
-            signals: { logs: false },
-          }),
-        ],
+        exporters: [known[instrumentation]()],
       },
     },
   }),
