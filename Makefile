@@ -285,6 +285,7 @@ mutations: services ## Break the source on purpose, and check that tests notice;
 	@$(BIN)/python -m tests.mutations $(MUTATIONS)
 
 # PROGRAMS is a pattern for some of the programs, such as PROGRAMS="haystack-*"; the page is of all.
+# PROGRAMS is a pattern, or options: "--kept --page docs/evidence/conformance.md" goes on with a run.
 conformance: setup ## Run agents of real frameworks under real instrumentations (needs Node, too); an hour
 	@$(BIN)/python -m tests.conformance $(or $(PROGRAMS),--page docs/evidence/conformance.md)
 
