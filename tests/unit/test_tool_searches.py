@@ -332,6 +332,7 @@ def test_a_tool_that_the_settings_say_does_not_search_is_none() -> None:
     "event",
     [
         SpanEvent("gen_ai.choice", 0, {"message": json.dumps([{"json": {"results": DOCUMENTS}}])}),
+        SpanEvent("tool.output", 0, {"output": json.dumps(DOCUMENTS)}),  # Claude Code
         SpanEvent(
             "gen_ai.client.inference.operation.details",
             0,

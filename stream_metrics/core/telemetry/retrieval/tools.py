@@ -68,6 +68,7 @@ _EVENTS: Final = {
     "gen_ai.client.inference.operation.details": ("gen_ai.output.messages",),
     "gen_ai.tool.message": ("content",),
     "gen_ai.tool.result": ("content", "result"),
+    "tool.output": ("output",),
     "tool_result": ("content", "result"),
 }
 _VERBS: Final = (

@@ -13,7 +13,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from stream_metrics.core.telemetry.contents.calls import answer_is_lost
+from stream_metrics.core.telemetry.contents.calls import (
+    answer_is_lost,
+    results_of,
+    was_given_results,
+)
 from stream_metrics.core.telemetry.interpretation import Interpretation, Unseen, rows_to_copy
 from stream_metrics.core.telemetry.retrieval.uploads import uploaded_answer
 from stream_metrics.core.telemetry.roles.kinds import SEARCHING, is_of_agents, normalized
@@ -333,15 +337,26 @@ def _is_of_framework(span: Span) -> bool:
 
 
 def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
-    """A model call that ended with a request for tools, in a turn without a span of a tool."""
-    models = []
+    """A model call that ended with a request for tools, in a turn without a span of a tool.
+
+    It is the first one if the last one was given new results, and none says that it asked.
+    """
+    models: list[Span] = []
+    asking: list[Span] = []
     for span in members:
         row = tree.rows.get(span.span_id)
         if is_tool(span, row):
             return None
-        if row is not None and row.role is Role.MODEL and asks_for_tools(span, row):
+        if row is not None and row.role is Role.MODEL:
             models.append(span)
-    return models[0] if models else None
+            if asks_for_tools(span, row):
+                asking.append(span)
+    if not asking and len(models) > 1:
+        *earlier, last = sorted(models, key=lambda span: span.start_ns)
+        known = results_of(earlier[0])
+        if was_given_results(last) and not results_of(last).keys() <= known.keys():
+            asking = earlier
+    return asking[0] if asking else None
 
 
 def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | None:

@@ -120,11 +120,9 @@ ROWS: Final[tuple[Row, ...]] = (
         )
         for name in ("*GroupChat*.run*", "*Swarm*.run*", "*Team*.run*", "*GraphFlow*.run*")
     ),
-    Row(
-        Role.OTHER,
-        (("messaging.operation", ""),),
-        f"{_AUTOGEN}: messages between agents",
-        scope="autogen",
+    *(
+        Row(Role.OTHER, (("messaging.operation", ""),), f"{name}: messages between agents", scope)
+        for name, scope in ((_AUTOGEN, "autogen"), (_KERNEL, "agent_runtime"))
     ),
     operation(
         "invoke_agent",
