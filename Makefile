@@ -284,8 +284,8 @@ calibration: setup ## Measure the coverage of intervals and the power of tests b
 mutations: services ## Break the source on purpose, and check that tests notice; some minutes
 	@$(BIN)/python -m tests.mutations $(MUTATIONS)
 
-# PROGRAMS is a pattern for some of the programs, such as PROGRAMS="haystack-*"; the page is of all.
-# PROGRAMS is a pattern, or options: "--kept --page docs/evidence/conformance.md" goes on with a run.
+# PROGRAMS is a pattern for some of the programs, such as PROGRAMS="haystack-*", or options:
+# PROGRAMS="--kept --page docs/evidence/conformance.md" goes on with a run. The page is of all.
 conformance: setup ## Run agents of real frameworks under real instrumentations (needs Node, too); an hour
 	@$(BIN)/python -m tests.conformance $(or $(PROGRAMS),--page docs/evidence/conformance.md)
 
