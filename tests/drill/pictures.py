@@ -216,4 +216,4 @@ def _shares_panel(left: float, top: float, by_band: Mapping[str, Line]) -> Itera
     for line, kind in zip(by_band.values(), _BAND_LINES, strict=True):
         placed = {f"{_x(left, alarms):.1f}": top + HEIGHT * (1 - share) for alarms, share in line}
         path = " ".join(f"{x} {y:.1f}" for x, y in placed.items())
-        yield f'<path class="{kind}" d="M{path}"/>'
+        yield f'<path class="{kind}" stroke-linecap="round" d="M{path}h0"/>'  # of one, a dot
