@@ -53,18 +53,18 @@ MEASURED: Final[dict[str, tuple[tuple[float, float], ...]]] = {
 SHARES: Final[dict[str, float]] = {
     "srr": 0.2,
     "results": 0.06,
-    "sre": 0.09,
-    "gain": 0.06,
+    "sre": 0.15,
+    "gain": 0.15,
     "missed_searches": 0.1,
-    "wrong_routes": 0.16,
+    "wrong_routes": 0.08,
     "reranking": 0.06,
-    "repeated_searches": 0.08,
-    "empty_searches": 0.07,
+    "repeated_searches": 0.06,
+    "empty_searches": 0.06,
 }
 """How the alarms of an agent are divided among its figures.
 
-A figure has the more, the more incidents a doubling of its alarms notices in time
-(``tests/drill/budget.py``). The rest is for alerts that compare windows, and for chance.
+The rest is for alerts that compare windows, and for chance. More alarms notice hardly more, however
+they are divided (``tests/drill/budget.py``).
 """
 
 
