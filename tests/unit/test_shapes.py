@@ -208,6 +208,8 @@ def test_sections_of_an_answer_that_are_not_its_results_are_left_out() -> None:
         (f"```json\n{json.dumps(LISTED, indent=1)}\n```", "id"),
         (f"Found 3 results:\n{json.dumps(LISTED)}", "id"),
         ([hit.text for hit in HITS], "text"),
+        ([{"ID": hit.id, "Text": hit.text, "Score": hit.score} for hit in HITS], "id"),
+        ({"Documents": [{"Id": hit.id, "Content": hit.text} for hit in HITS]}, "id"),
         ({"passages": [hit.text for hit in HITS]}, "text"),
         (CASES["Bing Web Search, whose ids number the results"].answer(HITS)["webPages"], "url"),
         (_bare("Bing Web Search, whose ids number the results", "webPages", "value"), "url"),

@@ -198,6 +198,7 @@ class SpanMapping:
             )
         ),
         "gcp.vertex.agent.session_id",
+        "gen_ai.session.id",
         "spring.ai.chat.client.conversation.id",
         "genkit:sessionId",
     )

@@ -434,6 +434,12 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
             message = f"its result has {len(value)} lists, one for each query"
             found.problems.append(Unread("ambiguous_documents", message))
         return
+    if value and all(map(_is_capitalised, value)):
+        found.take(value)
+        name, value = (
+            _uncapitalised(name),
+            [{_uncapitalised(key): inner for key, inner in one.items()} for one in value],
+        )
     if name in _GENERAL or not name or (value and all(map(_is_of_framework, value))):
         general = documents_in_value(value, True)
         if isinstance(general, list):
@@ -457,6 +463,15 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         parsed = [parse_value(one) for one in value]
         if parsed and all(isinstance(one, dict) for one in parsed):
             _look(parsed, found, depth + 1, name)
+
+
+def _is_capitalised(item: Any) -> bool:
+    """Whether all keys of an object begin with capitals, as of Go and .NET."""
+    return isinstance(item, dict) and bool(item) and all(key[:1].isupper() for key in item)
+
+
+def _uncapitalised(name: str) -> str:
+    return name.lower() if name.isupper() else name[:1].lower() + name[1:]
 
 
 def _with_texts(documents: Sequence[Document], items: Sequence[Any]) -> list[Document]:
