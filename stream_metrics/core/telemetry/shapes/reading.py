@@ -139,6 +139,10 @@ _BLOCK_KEYS: Final = frozenset(
         "citations",
     )
 )
+_PROSE: Final = re.compile(
+    r"answer|summar|descri|instruct|prompt|note|message|reason|explanation|query|question", re.I
+)
+"""Matches names of texts that are about results, or what was asked."""
 _ERRORS: Final = (
     *("error", "errors", "error_message", "errorMessage", "exception", "failed", "timed_out"),
     *("is_error", "isError"),
@@ -213,7 +217,8 @@ class _Found:
 
     ``beside`` are those of lists with other names, which are results only if they stand beside
     documents, and ``unread`` lists of objects in which nothing is found, with their names.
-    ``failed`` is whether an object says that the search failed.
+    ``texts`` are those of texts with other names. ``failed`` is whether an object says that the
+    search failed.
     """
 
     readings: list[Reading]
@@ -222,6 +227,7 @@ class _Found:
     left: int = MAX_VALUES
     beside: list[Reading] = field(default_factory=list)
     unread: list[tuple[str, list[Any]]] = field(default_factory=list)
+    texts: list[Reading] = field(default_factory=list)
     failed: bool = False
 
     def take(self, value: Any) -> None:
@@ -267,7 +273,7 @@ def _read(value: Any) -> Reading | Unread | None:
     chosen = _chosen(narrow + others if narrow else [])
     if empty is not None and others and not any(one.documents for one in narrow):
         chosen = _ambiguous(empty, others[0])
-    chosen = _against_texts(chosen, found.readings)
+    chosen = _against_texts(chosen, [*found.readings, *found.texts])
     if chosen is None:
         chosen = next((one for one in found.problems if one.reason != "unrecognised"), None)
     if chosen is None:
@@ -563,6 +569,11 @@ def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
         if isinstance(inner, str):
             if key in _ENVELOPES or (key in _GENERAL and inner.lstrip()[:1] in ("[", "{", '"')):
                 _look(inner, found, depth + 1, "")
+            elif not _PROSE.search(key) and ("\n" in inner or inner.startswith("<")):
+                for source, several in results_in_text(inner)[:1]:
+                    if len(several) > 1:
+                        reading = _reading(several, f"{source}, in {key}", [], wide=True)
+                        found.texts.append(reading)
         elif isinstance(inner, (dict, list)):
             is_message = key in _ENVELOPES and not _MESSAGES.isdisjoint(value)
             _look(inner, found, depth + 1, "" if is_message else key)
