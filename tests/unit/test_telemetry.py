@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -908,3 +909,85 @@ def test_a_crew_of_openllmetry_without_tools_is_no_decision_not_to_search() -> N
 
     assert (one.turns, one.refused) == ((), {"unseen_searches": 1})
     assert "gears" not in one.refusals[0].message
+
+
+FOUND = '[{"id": "a", "content": "Chains wear."}]'
+SPRING = (
+    ("r", "", 0, {"spring.ai.kind": "chat_client", "spring.ai.chat.client.conversation.id": "c"}),
+    ("a", "r", 1, {"spring.ai.kind": "advisor", "spring.ai.advisor.name": "search"}),
+    (
+        "v",
+        "a",
+        2,
+        {
+            "spring.ai.kind": "vector_store",
+            "db.operation.name": "query",
+            "db.vector.query.response.documents": FOUND,
+        },
+    ),
+    ("m1", "r", 10, {"gen_ai.operation.name": "chat"}),
+    (
+        "t",
+        "r",
+        20,
+        {
+            "spring.ai.kind": "tool_call",
+            "spring.ai.tool.definition.name": "searchDocs",
+            "spring.ai.tool.call.arguments": '{"query": "chains"}',
+            "spring.ai.tool.call.result": FOUND,
+        },
+    ),
+    ("m2", "r", 30, {"gen_ai.operation.name": "chat"}),
+)
+GENKIT = (
+    ("r", "", 0, {"genkit:metadata:subtype": "flow", "genkit:sessionId": "c"}),
+    (
+        "v",
+        "r",
+        1,
+        {
+            "genkit:metadata:subtype": "retriever",
+            "genkit:output": '{"documents": [{"content": [{"text": "Chains wear."}],'
+            ' "metadata": {"id": "a"}}]}',
+        },
+    ),
+    ("u", "r", 9, {"genkit:type": "util"}),
+    ("m1", "u", 10, {"genkit:metadata:subtype": "model"}),
+    (
+        "t",
+        "u",
+        20,
+        {
+            "genkit:metadata:subtype": "tool.v2",
+            "genkit:input": '{"query": "chains"}',
+            "genkit:output": FOUND,
+        },
+    ),
+    ("m2", "u", 30, {"genkit:metadata:subtype": "model"}),
+)
+
+
+@pytest.mark.parametrize("spans", [SPRING, GENKIT], ids=["Spring AI", "Genkit"])
+def test_frameworks_of_java_and_go_tell_their_searches(
+    spans: Sequence[tuple[str, str, float, dict[str, Any]]],
+) -> None:
+    """Their retrievers, and their tools, which are two decisions; or that there were none."""
+    ends = {"r": 100.0, "a": 8.0, "u": 90.0}
+    built = [
+        span(
+            id,
+            parent,
+            start,
+            ends.get(id, start + 5),
+            attributes,
+            name="search_docs" if id == "t" else id,
+        )
+        for id, parent, start, attributes in spans
+    ]
+
+    one = interpreted(*built)
+    none = interpreted(*(each for each in built if each.span_id in ("r", "u", "m1")))
+
+    assert searched(one) == [(1, "a"), (2, "a")]
+    assert (one.turns[0].conversation, one.refused) == ("c", {})
+    assert [turn.skipped for turn in none.turns] == [True]

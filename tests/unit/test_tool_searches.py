@@ -1493,3 +1493,17 @@ def test_the_same_call_in_two_answers_is_two_iterations() -> None:
     both = [{**one, "arguments": {"query": "question 0"}} for one in ASKED]
 
     assert searched_between({"asks": both[:1], "again": both[1:]}, ("", "")) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["SearchDocs", "Search", "KnowledgeBaseLookup", "FindArticles"])
+def test_names_of_go_and_dotnet_begin_with_capitals(name: str) -> None:
+    """So do their arguments, and the fields of what they return."""
+    result = [{"ID": one["id"], "Text": one["text"]} for one in DOCUMENTS]
+
+    assert found(turn_with(ran(name, result, json.dumps({"Query": "refunds"})))) == [["a", "b"]]
+
+
+@pytest.mark.parametrize("name", ["DeleteDocs", "SaveSearch", "SearchQueryBuilder", "Research"])
+def test_names_in_capitals_that_do_something_else_are_no_searches(name: str) -> None:
+    """The words in them count as those of others."""
+    assert turn_with(ran(name, DOCUMENTS, QUERY)).refused == {"unrecognised": 1}

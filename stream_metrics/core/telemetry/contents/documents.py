@@ -563,6 +563,9 @@ def usual_document(value: dict[str, Any]) -> Document:
     body = next((content for name in _TEXTS if (content := text(parts.get(name)))), None)
     if body is None and isinstance(resource, dict):
         body = text(resource.get("text"))
+    if body is None and isinstance(blocks := parts.get("content"), list):
+        texts = [one.get("text") for one in blocks if isinstance(one, dict)]
+        body = text("\n".join(one for one in texts if isinstance(one, str)))
     id, id_name = _id(parts, about, where or page)
     if id is None and where is None:
         names = (name for name in _URLS if _OTHER_ADDRESS.fullmatch(text(parts.get(name)) or ""))

@@ -101,6 +101,8 @@ _STATEMENT: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Matches statements of query languages, and code, which are no questions."""
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Matches the beginning of a word inside of a name."""
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CHANGING: Final = re.compile(
     r"add|append|autocomplete|build|calculate|cancel|classify|convert|copy|create|delete|detect|edit"
@@ -341,10 +343,19 @@ def _signs(span: Span, row: Row, name: str, found: Iterable[Reading]) -> list[st
 def means_searching(value: str) -> bool:
     """Whether the name of a tool means searching.
 
-    >>> [means_searching(name) for name in ("searchDocs", "dokumente_suchen", "list_orders")]
+    >>> [means_searching(name) for name in ("SearchDocs", "dokumente_suchen", "list_orders")]
     [True, True, False]
     """
-    return _NAMED.search(value) is not None
+    return _NAMED.search(_in_words(value)) is not None
+
+
+def _in_words(name: str) -> str:
+    """The name in lower case, with its words apart.
+
+    >>> _in_words("SearchKBDocs"), _in_words("search_docs")
+    ('search_kb_docs', 'search_docs')
+    """
+    return _CAPITAL.sub("_", name).lower()
 
 
 def named_search(name: str) -> bool:
@@ -360,6 +371,7 @@ def _does_otherwise(name: str) -> bool:
     >>> [_does_otherwise(name) for name in ("suche_löschen", "find_and_book", "grade_docs")]
     [True, True, True]
     """
+    name = _in_words(name)
     found = re.search(_VERBS, name)
     words = _WORD.findall(name[: found.start()] if found else name)
     return (
@@ -417,8 +429,9 @@ def _is_question(value: Any, ids: bool = False) -> bool:
 def _names_query(value: Any, depth: int) -> bool:
     if not isinstance(value, dict) or depth > 3:
         return False
-    for name in _QUERIES & value.keys():
-        asked = value[name]
+    for name, asked in value.items():
+        if name not in _QUERIES and f"{name[:1].lower()}{name[1:]}" not in _QUERIES:
+            continue
         if not (isinstance(asked, str) and _STATEMENT.match(asked)):
             return True
     return any(_names_query(value.get(name), depth + 1) for name in _HOLDERS)

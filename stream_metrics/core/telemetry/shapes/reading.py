@@ -139,6 +139,10 @@ _BLOCK_KEYS: Final = frozenset(
         "citations",
     )
 )
+_PROSE: Final = re.compile(
+    r"answer|summar|descri|instruct|prompt|note|message|reason|explanation|query|question", re.I
+)
+"""Matches names of texts that are about results, or what was asked."""
 _ERRORS: Final = (
     *("error", "errors", "error_message", "errorMessage", "exception", "failed", "timed_out"),
     *("is_error", "isError"),
@@ -213,7 +217,8 @@ class _Found:
 
     ``beside`` are those of lists with other names, which are results only if they stand beside
     documents, and ``unread`` lists of objects in which nothing is found, with their names.
-    ``failed`` is whether an object says that the search failed.
+    ``texts`` are those of texts with other names. ``failed`` is whether an object says that the
+    search failed.
     """
 
     readings: list[Reading]
@@ -222,6 +227,7 @@ class _Found:
     left: int = MAX_VALUES
     beside: list[Reading] = field(default_factory=list)
     unread: list[tuple[str, list[Any]]] = field(default_factory=list)
+    texts: list[Reading] = field(default_factory=list)
     failed: bool = False
 
     def take(self, value: Any) -> None:
@@ -267,7 +273,7 @@ def _read(value: Any) -> Reading | Unread | None:
     chosen = _chosen(narrow + others if narrow else [])
     if empty is not None and others and not any(one.documents for one in narrow):
         chosen = _ambiguous(empty, others[0])
-    chosen = _against_texts(chosen, found.readings)
+    chosen = _against_texts(chosen, [*found.readings, *found.texts])
     if chosen is None:
         chosen = next((one for one in found.problems if one.reason != "unrecognised"), None)
     if chosen is None:
@@ -434,6 +440,12 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
             message = f"its result has {len(value)} lists, one for each query"
             found.problems.append(Unread("ambiguous_documents", message))
         return
+    if value and all(map(_is_capitalised, value)):
+        found.take(value)
+        name, value = (
+            _uncapitalised(name),
+            [{_uncapitalised(key): inner for key, inner in one.items()} for one in value],
+        )
     if name in _GENERAL or not name or (value and all(map(_is_of_framework, value))):
         general = documents_in_value(value, True)
         if isinstance(general, list):
@@ -457,6 +469,15 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         parsed = [parse_value(one) for one in value]
         if parsed and all(isinstance(one, dict) for one in parsed):
             _look(parsed, found, depth + 1, name)
+
+
+def _is_capitalised(item: Any) -> bool:
+    """Whether all keys of an object begin with capitals, as of Go and .NET."""
+    return isinstance(item, dict) and bool(item) and all(key[:1].isupper() for key in item)
+
+
+def _uncapitalised(name: str) -> str:
+    return name.lower() if name.isupper() else name[:1].lower() + name[1:]
 
 
 def _with_texts(documents: Sequence[Document], items: Sequence[Any]) -> list[Document]:
@@ -548,6 +569,11 @@ def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
         if isinstance(inner, str):
             if key in _ENVELOPES or (key in _GENERAL and inner.lstrip()[:1] in ("[", "{", '"')):
                 _look(inner, found, depth + 1, "")
+            elif not _PROSE.search(key) and ("\n" in inner or inner.startswith("<")):
+                for source, several in results_in_text(inner)[:1]:
+                    if len(several) > 1:
+                        reading = _reading(several, f"{source}, in {key}", [], wide=True)
+                        found.texts.append(reading)
         elif isinstance(inner, (dict, list)):
             is_message = key in _ENVELOPES and not _MESSAGES.isdisjoint(value)
             _look(inner, found, depth + 1, "" if is_message else key)

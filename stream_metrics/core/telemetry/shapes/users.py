@@ -30,6 +30,7 @@ TOOL_NAMES: Final = (
     "ai.toolCall.name",
     "haystack.tool.name",
     "mcp.tool.name",
+    "spring.ai.tool.definition.name",
     "traceloop.entity.name",
 )
 _RUN: Final = re.compile(
