@@ -108,7 +108,7 @@ class EventsEndpoint:
         if request.headers.get("Content-Encoding") == "gzip" and body[:2] == b"\x1f\x8b":
             body = gzip.decompress(body)
         self.bodies.append(len(body))
-        refused, lines = [], body.splitlines()
+        refused, lines = [], body.split(b"\n")[:-1]
         for place, line in enumerate(lines, start=1):
             found = decode(line, limits=Limits())
             if isinstance(found, BadRecord):

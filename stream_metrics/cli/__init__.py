@@ -83,7 +83,7 @@ COMMANDS = {
     ),
     "send": (
         "stream_metrics.cli.send:send",
-        "Send events to the input topics, keyed by conversation.",
+        "Send events to the input topics, keyed by conversation, or over HTTP.",
     ),
     "labels": (
         "stream_metrics.cli.labels:labels",
