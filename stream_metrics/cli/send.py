@@ -130,7 +130,7 @@ def _send_over_http(
     refused = asyncio.run(sender.send([event.value for event in events]))
     accepted = len(events) - len(refused)
     if refused:
-        listed = [(events[index].line, why) for index, why in refused]
+        listed = [(events[position].line, why) for position, why in refused]
         head = f"{sender.to} took {accepted:,} events of {source}, and refused others:"
         raise InputError(_problems_message(head, listed))
     if format_ == "json":

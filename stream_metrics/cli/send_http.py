@@ -37,9 +37,9 @@ _PASSING: Final = {
 
 
 class Refusal(NamedTuple):
-    """An event that the server refused: its index among those sent, and why."""
+    """An event that the server refused: its position among those sent, from 0, and why."""
 
-    index: int
+    position: int
     why: str
 
 
@@ -88,7 +88,7 @@ class HttpSender:
                         f"{error}. {done:,} of {len(values):,} events were taken before. Send them "
                         "all again: each counts once, by its id"
                     ) from error
-                refused += (Refusal(done + index, why) for index, why in found)
+                refused += (Refusal(done + position, why) for position, why in found)
                 done += len(part)
         return refused
 

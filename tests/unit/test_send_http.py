@@ -129,7 +129,7 @@ def test_refused_events_are_counted_over_all_requests(endpoint: EventsEndpoint) 
 
     found, _ = sent(endpoint, values)
 
-    assert [one.index for one in found] == [501]
+    assert [one.position for one in found] == [501]
     assert found[0].why.startswith("invalid: ")
 
 
