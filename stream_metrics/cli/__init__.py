@@ -85,6 +85,10 @@ COMMANDS = {
         "stream_metrics.cli.send:send",
         "Send events to the input topics, keyed by conversation, or over HTTP.",
     ),
+    "notify": (
+        "stream_metrics.cli.notify:notify",
+        "Send a test notification to notify.url.",
+    ),
     "labels": (
         "stream_metrics.cli.labels:labels",
         "Join scores of documents with the traces they are about, and print relevance labels.",

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
+from stream_metrics.cli.notifying import notify
 from stream_metrics.cli.options import (
     identity,
     kafka_settings_for,
@@ -157,7 +158,8 @@ class Runtime:
             conversation_url=settings.web.conversation_url,
             runaway_iterations=settings.alerts.runaway_iterations,
         )
-        self.page = PageServer(Board(inputs), self._worst)
+        self._board = Board(inputs)
+        self.page = PageServer(self._board, self._worst)
 
     def _now_us(self) -> int:
         return 1000 * self._clock.now_ms()
@@ -204,7 +206,13 @@ class Runtime:
                 "text is in the state"
             )
         store = connect(redis_options(settings))
-        reporting = asyncio.create_task(self._report())
+        counted, on_bug = self.operations.notified, self.operations.bug
+        beside = [
+            asyncio.create_task(self._report()),
+            asyncio.create_task(
+                notify(settings, self._board, self.name, lambda: store, counted, on_bug)
+            ),
+        ]
         try:
             await self._check_store(store)
             generation, layout = await self._join(settings, store)
@@ -218,7 +226,8 @@ class Runtime:
         except Stopped:
             pass
         finally:
-            reporting.cancel()
+            for task in beside:
+                task.cancel()
             await store.close()
 
     async def _join(self, settings: Settings, store: RedisStore) -> tuple[Generation, Layout]:
