@@ -25,7 +25,6 @@ from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.send_http import HttpSender
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.topics import check_input_topics, partition_counts
-from stream_metrics.clients.setting_files import read_text
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.foreign import HEAD_BYTES, foreign_bytes, with_form
 from stream_metrics.core.events.key import is_labels
@@ -79,10 +78,6 @@ def send(
             show_default=False,
         ),
     ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file with the token that --to asks for.", show_default=False),
-    ] = None,
     format_: FormatOption = "table",
     config: ConfigOption = None,
 ) -> None:
@@ -101,9 +96,7 @@ def send(
             f"--topic {topic}: workers do not read this topic; `kafka.topics` has "
             f"{', '.join(settings.kafka.topics)}"
         )
-    sender = None if to is None else _http_sender(to, topic, token_file)
-    if sender is None and token_file is not None:
-        raise UsageError("--token-file is for --to")
+    sender = None if to is None else _http_sender(to, topic, settings)
     source = "standard input" if file == "-" else file
     data = _read(file)
     now_us = time.time_ns() // 1000
@@ -116,11 +109,11 @@ def send(
     report(Counter(event.topic for event in events), format_)
 
 
-def _http_sender(to: str, topic: str | None, token_file: Path | None) -> HttpSender:
+def _http_sender(to: str, topic: str | None, settings: Settings) -> HttpSender:
     if topic is not None:
         raise UsageError("--to and --topic exclude each other: over HTTP there are no topics")
-    token = None if token_file is None else read_text("--token-file", token_file).strip()
-    return HttpSender(to, token, lambda why: stderr_console().print(f"note: {why}"))
+    note = stderr_console().print
+    return HttpSender(to, settings.serve.token(), lambda why: note(f"note: {why}"))
 
 
 def _send_over_http(

@@ -150,7 +150,7 @@ def _address(to: str) -> tuple[str, str]:
     except ValueError:
         port = -1
     if "@" in parts.netloc:
-        raise UsageError("--to takes no user and password; put a token into --token-file")
+        raise UsageError("--to takes no user and password; serve.token_file names the file of a token")
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.query:
         raise UsageError(f"--to {to}: write http://host:port or https://host:port")
     path = parts.path.rstrip("/")
