@@ -27,7 +27,7 @@ class Counting(sqlite3.Connection):
         """Run a statement."""
         if statement in ("COMMIT", "ROLLBACK"):
             self.ended.append(statement)
-        return super().execute(statement, *values)  # type: ignore[arg-type]
+        return super().execute(statement, *values)
 
 
 @pytest_asyncio.fixture
