@@ -6,6 +6,7 @@ Clients send one record after the other, and send again what was not acknowledge
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -165,7 +166,8 @@ class LocalSystem:
             await process.loop.probe.ask()
             await process.loop.expire()
         elif what == "trim":
-            await process.log.trim(ALL_THAT_WAS_READ, self.now_ms + 1)
+            with suppress(FileUnavailable):  # it is tried again later
+                await process.log.trim(ALL_THAT_WAS_READ, self.now_ms + 1)
         elif what == "kill":
             self.disk.image = read_image(process.database.path)
 

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -23,7 +24,7 @@ class Counting(sqlite3.Connection):
 
     ended: list[str]
 
-    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         """Run a statement."""
         if statement in ("COMMIT", "ROLLBACK"):
             self.ended.append(statement)
