@@ -5,7 +5,6 @@ What it runs is imported by then: its help needs none of it.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -60,17 +59,15 @@ def serve(
     State and events are in one file. What was answered is on the disk: after a crash the figures
     are those of all events that were accepted. SIGTERM finishes what was begun.
     """
-    given = {
-        "SERVE__DATA": data,
-        "WEB__PORT": port,
-        "SERVE__OTLP_PORT": otlp_port,
-        "WEB__HOST": host,
-        "SERVE__HOST": host,
-    }
-    for name, value in given.items():
-        if value is not None:
-            os.environ[f"STREAM_METRICS_{name}"] = str(value)
     settings = load_settings(config, connects=False)
+    flags: dict[str, dict[str, object]] = {
+        "serve": {"data": data, "host": host, "otlp_port": otlp_port},
+        "web": {"host": host, "port": port},
+    }
+    for name, values in flags.items():
+        given = {key: value for key, value in values.items() if value is not None}
+        table = getattr(settings, name).model_copy(update=given)
+        settings = settings.model_copy(update={name: table})
     from stream_metrics.cli.serving import run_serve
 
     sys.exit(run_serve(settings, _announce))

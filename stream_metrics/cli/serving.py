@@ -77,10 +77,10 @@ class ServeProcess(WorkerProcess):
         rules = [rule for rule in RULES if rule.name not in OF_SERVERS]
         super().__init__(settings, TOPICS, clock, rules=rules)
         self._database = database
-        self._records = Log(database)
+        self.records = Log(database)
         self._metrics = ReceiverMetrics(self.registry, TOPICS)
         self.receiver = Receiver(
-            self._records,
+            self.records,
             settings.limits.in_force(),
             Doors(settings.serve.token(), settings.serve.max_backlog),
             self._metrics,
@@ -108,7 +108,7 @@ class ServeProcess(WorkerProcess):
         letters = LocalDeadLetters(self._database, self.clock.now_ms)
         published = self.publish(space, generation, letters)
         state = self.keep_state(settings, generation, layout, space, published)
-        source = LocalSource(self._records, generation.group, [EVENTS], self.retry)
+        source = LocalSource(self.records, generation.group, [EVENTS], self.retry)
         options = LoopOptions(
             (EVENTS,),
             settings.kafka.on_offset_gap,
@@ -118,22 +118,25 @@ class ServeProcess(WorkerProcess):
         await self.run_loop(loop, state, watchers=[self._keep()])
 
     async def _keep(self) -> None:
-        """Delete what is too old or too much, and tell how large the file is, at intervals."""
-        serve = self.settings.serve
-        ages_ms = {EVENTS: serve.retention_ms, SPANS: serve.spans_retention_ms}
-        retention = Retention(ages_ms, serve.max_bytes)
+        """Trim the log, and tell how full the cache is, at intervals."""
         with suppress(Stopped):
             while not self.retry.stopping:
                 try:
-                    while await self._records.trim(retention, self.clock.now_ms()):
-                        await asyncio.sleep(0)
-                    deleted = await self._records.deleted()
-                    used = await self._records.used_bytes()
-                    self._metrics.kept(used, deleted.aged, deleted.crowded)
+                    await self.trim()
                 except FileUnavailable as error:
                     log.warning("old records cannot be deleted", why=str(error))
                 self.operations.cache(len(self.cache), self.cache.results)
                 await self.retry.pause(TRIM_SECONDS)
+
+    async def trim(self) -> None:
+        """Delete what is too old or too much, and tell how large the file is."""
+        serve = self.settings.serve
+        ages_ms = {EVENTS: serve.retention_ms, SPANS: serve.spans_retention_ms}
+        retention = Retention(ages_ms, serve.max_bytes)
+        while await self.records.trim(retention, self.clock.now_ms()):
+            await asyncio.sleep(0)
+        deleted, used = await self.records.deleted(), await self.records.used_bytes()
+        self._metrics.kept(used, deleted.aged, deleted.crowded)
 
 
 def run_serve(settings: Settings, announce: Callable[[str, str], None]) -> int:
@@ -182,7 +185,7 @@ async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> No
     try:
         process = ServeProcess(settings, database)
         _stop_on_signals(process)
-        async with _listening(process, settings) as (page, receiver):
+        async with listening(process, settings) as (page, receiver):
             announce(page, receiver)
             log.info(
                 "stream-metrics serves",
@@ -225,7 +228,7 @@ def _stop_on_signals(process: ServeProcess) -> None:
 
 
 @asynccontextmanager
-async def _listening(process: ServeProcess, settings: Settings) -> AsyncIterator[tuple[str, str]]:
+async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[tuple[str, str]]:
     """Serve the page and receive events; the addresses of both."""
     options = web_options(settings)
     for warning in options.warnings():

@@ -9,6 +9,7 @@ from aiohttp import web
 
 MAX_CONNECTIONS: Final = 1_000
 SILENT_SECONDS: Final = 20.0  # between two requests, and before the headers of one are complete
+LINGER_SECONDS: Final = 1.0  # for which the rest of a refused body is read, so that the answer is
 STOP_SECONDS: Final = 5.0  # how long requests may take once the server stops
 
 
@@ -27,6 +28,7 @@ class LimitedServer:
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=silent_seconds,
+            lingering_time=LINGER_SECONDS,
             shutdown_timeout=STOP_SECONDS,
         )
         self._server: asyncio.Server | None = None
