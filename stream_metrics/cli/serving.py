@@ -51,8 +51,9 @@ from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Stopped
 
 TRIM_SECONDS: Final = 10.0
+CACHE_RESULTS: Final = 100_000  # a file is near, so that less has to be in memory
 OF_SERVERS: Final = frozenset(
-    ("redis", "kafka", "fetch", "rights", "topics", "writes", "memory", "partitions")
+    ("redis", "kafka", "fetch", "rights", "topics", "memory", "partitions")
 )
 """The rules of the page on what this process does not use."""
 REFUSALS: Final = (
@@ -75,6 +76,9 @@ class ServeProcess(WorkerProcess):
 
     def __init__(self, settings: Settings, database: Database, clock: Clock | None = None) -> None:
         rules = [rule for rule in RULES if rule.name not in OF_SERVERS]
+        if "cache_results" not in settings.state.model_fields_set:
+            state = settings.state.model_copy(update={"cache_results": CACHE_RESULTS})
+            settings = settings.model_copy(update={"state": state})
         super().__init__(settings, TOPICS, clock, rules=rules)
         self._database = database
         self.records = Log(database)

@@ -258,7 +258,7 @@ async def test_a_full_disk_is_no_answer_of_success(tmp_path: Path) -> None:
                 status, again = answer.status, answer.headers["Retry-After"]
 
         assert (status, again) == (503, "5")
-        assert "the disk" in place.health.reasons["receiver_disk"]
+        assert "the disk" in place.health.reasons["disk"]
         assert not place.health.ready
         assert await place.stored() == []
         assert (await place.post(b"\n".join(GOOD)))[0] == 200
@@ -274,7 +274,7 @@ async def test_a_backlog_is_told(tmp_path: Path) -> None:
 
         assert status == 503
         assert told == {"error": "4 records are stored that were not read yet"}
-        assert place.health.reasons == {"receiver_backlog": told["error"]}
+        assert place.health.reasons == {"backlog": told["error"]}
 
 
 async def test_no_more_requests_at_once_than_are_let_in(tmp_path: Path) -> None:

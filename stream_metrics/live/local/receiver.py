@@ -236,12 +236,11 @@ class Receiver:
 
     def _trouble(self, reason: str, why: str) -> None:
         """Tell why a request was refused, until none is any more."""
-        name = f"receiver_{reason}"
-        self._reasons.set(name, why)
-        if (end := self._ends.pop(name, None)) is not None:
+        self._reasons.set(reason, why)
+        if (end := self._ends.pop(reason, None)) is not None:
             end.cancel()
         loop = asyncio.get_running_loop()
-        self._ends[name] = loop.call_later(TROUBLED_SECONDS, self._reasons.clear, name)
+        self._ends[reason] = loop.call_later(TROUBLED_SECONDS, self._reasons.clear, reason)
 
 
 def inflate(body: bytes, most: int) -> bytes | None:
