@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stream_metrics.live.local.database import Database, FileUnavailable, connect
+from stream_metrics.live.local.database import Database, FileDamaged, FileUnavailable, connect
 from stream_metrics.live.local.log import Entry, Log
 from stream_metrics.live.local.tables import EVENTS
 from tests.full_disk import files_up_to
@@ -174,4 +174,23 @@ async def test_no_more_is_written_than_the_file_may_hold(tmp_path: Path) -> None
     assert len(refused) == 200 - len(stored) > 0
     assert "a.db: the disk is full" in refused[0]
     assert len((await log.read({EVENTS: 0}))[EVENTS]) == len(stored)
+    await database.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_nothing_is_stored_in_a_file_that_was_deleted(tmp_path: Path, replaced: bool) -> None:
+    """It would be gone with the process, although it was acknowledged."""
+    path = tmp_path / "a.db"
+    database = Database(path)
+    await database.write(insert(b"1"))
+    path.rename(tmp_path / "b.db")
+    if replaced:
+        path.touch()
+
+    with pytest.raises(FileDamaged, match="was deleted or replaced while it was in use"):
+        await database.write(insert(b"2"))
+
+    (tmp_path / "b.db").rename(path)
+    await database.write(insert(b"3"))
+    assert await values(database) == [b"1", b"3"]
     await database.close()

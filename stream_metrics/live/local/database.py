@@ -53,7 +53,7 @@ class FileUnavailable(StoreUnavailable, SourceUnavailable, DeadLettersUnavailabl
 
 
 class FileDamaged(Exception):
-    """The file is no database, or a damaged one; the message says what to do."""
+    """The file is no database, a damaged one, or gone; the message says what to do."""
 
 
 class FileRefused(Exception):
@@ -168,9 +168,10 @@ class Database:
     def __init__(self, path: Path, *, connect: Connect = connect) -> None:
         self.path = path
         try:
-            self._writer = _Lane("writer", lambda: _open(path, connect), _write, MAX_TOGETHER)
+            self._writer = _Lane("writer", lambda: _open(path, connect), self._write, MAX_TOGETHER)
         except sqlite3.Error as error:
             raise _translated(error, path) from error
+        self._opened = _identity(path)
         self._reader = _Lane("reader", lambda: _open_reader(path, connect), _read, 1)
 
     async def write(self, job: Job[T]) -> T:
@@ -189,6 +190,26 @@ class Database:
         """Close the file, and wait for that."""
         self._reader.close()
         self._writer.close()
+
+    def _write(self, connection: sqlite3.Connection, jobs: Sequence[Job[Any]]) -> Sequence[object]:
+        """Run jobs in one transaction; if that fails, each in one of its own.
+
+        A small change may fit on a disk that is too full for a large one beside it.
+        """
+        try:
+            return _together(connection, jobs, self._check_place)
+        except BaseException as error:
+            if len(jobs) == 1:
+                return [_Failed(error)]
+        return [self._write(connection, [job])[0] for job in jobs]
+
+    def _check_place(self) -> None:
+        """Raise ``FileDamaged`` if the file would end with this process, because it was deleted."""
+        if _identity(self.path) != self._opened:
+            raise FileDamaged(
+                f"{self.path} was deleted or replaced while it was in use. Nothing more is stored; "
+                "put it back, or start with an empty folder"
+            )
 
     async def _ask(self, lane: _Lane, job: Job[T]) -> T:
         try:
@@ -229,26 +250,26 @@ def _open_reader(path: Path, connect: Connect) -> sqlite3.Connection:
     return connection
 
 
-def _write(connection: sqlite3.Connection, jobs: Sequence[Job[Any]]) -> Sequence[object]:
-    """Run jobs in one transaction; if that fails, each in one of its own.
-
-    A small change may fit on a disk that is too full for a large one beside it.
-    """
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of its name; None if there is none."""
     try:
-        return _together(connection, jobs)
-    except BaseException as error:
-        if len(jobs) == 1:
-            return [_Failed(error)]
-    return [_write(connection, [job])[0] for job in jobs]
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
-def _together(connection: sqlite3.Connection, jobs: Sequence[Job[Any]]) -> list[object]:
+def _together(
+    connection: sqlite3.Connection, jobs: Sequence[Job[Any]], check: Callable[[], None]
+) -> list[object]:
+    """Run jobs in one transaction, which is committed if ``check`` does not raise."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if len(jobs) == 1:
             results = [jobs[0](connection)]
         else:
             results = [_apart(connection, job) for job in jobs]
+        check()
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -28,7 +28,7 @@ from stream_metrics.core.events.bodies import Placed, events_of
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.foreign import with_form
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.live.local.database import FileUnavailable
+from stream_metrics.live.local.database import FileDamaged, FileUnavailable
 from stream_metrics.live.local.log import Backlog, Entry, Log
 from stream_metrics.live.local.tables import EVENTS
 from stream_metrics.live.worker.clock import wall_ms
@@ -227,8 +227,8 @@ class Receiver:
     async def _append(self, entries: list[Entry], now_ms: int) -> None:
         try:
             await self._log.append(EVENTS, entries, now_ms, self._doors.max_backlog)
-        except FileUnavailable as error:
-            self._trouble(error.reason, str(error))
+        except (FileUnavailable, FileDamaged) as error:
+            self._trouble(FileUnavailable.reason, str(error))
             raise _Refused(503, "the disk takes no events now", retry_seconds=5) from error
         except Backlog as error:
             self._trouble("backlog", str(error))
