@@ -31,19 +31,16 @@ def recipient(settings: Settings, charges: Charges) -> Recipient | None:
 
 
 async def notify(
-    settings: Settings,
+    told: Recipient,
     board: Board,
     name: str,
-    notes: Callable[[], Notes | None],
+    notes: Notes,
     counted: Callable[[bool], None],
     on_bug: Callable[[Bug], None],
 ) -> None:
     """Tell of the faults of the worker of this name, and while it owns the first partition, also of
     those of agents; until it is cancelled."""
     charges = Charges(board.inputs.rules)
-    told = recipient(settings, charges)
-    if told is None:
-        return
 
     async def of_worker() -> Look | None:
         if board.closed:

@@ -150,7 +150,9 @@ def _address(to: str) -> tuple[str, str]:
     except ValueError:
         port = -1
     if "@" in parts.netloc:
-        raise UsageError("--to takes no user and password; serve.token_file names the file of a token")
+        raise UsageError(
+            "--to takes no user and password; serve.token_file names the file of a token"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname or port == -1 or parts.query:
         raise UsageError(f"--to {to}: write http://host:port or https://host:port")
     path = parts.path.rstrip("/")
@@ -199,9 +201,7 @@ def _outcome(
     if status in _PASSING:
         raise _Again(f"{place} takes no events for now ({told})", _seconds(response))
     if status == HTTPStatus.UNAUTHORIZED:
-        todo = (
-            f"{place} wants a token ({told}); name the file of its serve.token_file in --token-file"
-        )
+        todo = f"{place} wants a token ({told}); name a file with it in serve.token_file"
     elif status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         todo = f"{place} does not take a request of {events:,} events ({told}); raise its limit"
     else:

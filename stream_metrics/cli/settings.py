@@ -43,6 +43,7 @@ from stream_metrics.live.settings import (
     BridgeSettings,
     NotifySettings,
     RedisSettings,
+    ServeSettings,
     StateSettings,
     WebSettings,
 )
@@ -76,6 +77,7 @@ class Settings(BaseSettings):
     otlp: OtlpSettings = OtlpSettings()
     labels: LabelSettings = LabelSettings()
     bridge: BridgeSettings = BridgeSettings()
+    serve: ServeSettings = ServeSettings()
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stream_metrics.live.local.store import LocalStore
 from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.redis.store import RedisStore
 from tests.contract.conftest import Pair
@@ -10,8 +11,8 @@ from tests.contract.conftest import Pair
 async def test_a_note_is_that_of_all_workers_until_it_is_empty(pair: Pair) -> None:
     """By its name; others stay as they are."""
     one, two = pair.spaces
-    assert isinstance(one, RedisStore | MemoryStore)
-    assert isinstance(two, RedisStore | MemoryStore)
+    assert isinstance(one, RedisStore | LocalStore | MemoryStore)
+    assert isinstance(two, RedisStore | LocalStore | MemoryStore)
     assert await one.note("a") == b""
 
     await one.keep_note("a", b"\x00first")

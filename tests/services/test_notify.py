@@ -86,7 +86,7 @@ async def test_alertmanager_is_told_what_begins_gets_worse_and_ends(
         nonlocal now
         now += 60.0
         notifier = Notifier(
-            "it", looked, recipient.deliver, lambda: store, lambda *_: Timing(), lambda: now,
+            "it", looked, recipient.deliver, store, lambda *_: Timing(), lambda: now,
             alone=True,
         )  # fmt: skip
         await notifier.step()

@@ -221,7 +221,7 @@ class Watch:
             "it",
             self._look,
             recipient(self._hook.url, "slack").deliver,
-            lambda: self.store,
+            self.store,
             lambda rule, level: Timing(),
             lambda: self.now,
             alone=self._alone,

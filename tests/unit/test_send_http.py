@@ -81,9 +81,9 @@ def test_programs_get_the_number_of_events(endpoint: EventsEndpoint, tmp_path: P
     (tmp_path / "token").write_text("t0ken\n")
 
     done = ran(
-        *("send", "--to", endpoint.url, "--token-file", str(tmp_path / "token")),
-        *("--format", "json"),
+        *("send", "--to", endpoint.url, "--format", "json"),
         given=line(1),
+        environment={"STREAM_METRICS_SERVE__TOKEN_FILE": str(tmp_path / "token")},
     )
 
     assert json.loads(done.stdout) == {"events": 1, "to": endpoint.url}
@@ -142,7 +142,7 @@ def test_refused_events_are_counted_over_all_requests(endpoint: EventsEndpoint) 
         (resets, "--to URL: H closed the connection before it answered, 6 times"),
         (answers(503, Retry_After="1000000"), "--to URL: H takes no events for now (503), 6 times"),
         (answers(401),
-         "--to URL: H wants a token (401); name the file of its serve.token_file in --token-file"),
+         "--to URL: H wants a token (401); name a file with it in serve.token_file"),
         (answers(404), "--to URL: H does not take events at /v1/events (404); name the OTLP port "
          "of `stream-metrics serve`"),
         (answers(200, "<h1>Hello</h1>"), "--to URL: H does not take events at /v1/events (200); "
@@ -180,10 +180,8 @@ def test_the_longest_pause_is_bounded(endpoint: EventsEndpoint) -> None:
         (("--to", "localhost:4318"), "--to localhost:4318: write http://host:port"),
         (("--to", "ftp://h"), "--to ftp://h: write http://host:port or https://host:port"),
         (("--to", "http://h:99999"), "--to http://h:99999: write http://host:port"),
-        (("--to", "http://u:secret@h"), "put a token into --token-file"),
+        (("--to", "http://u:secret@h"), "serve.token_file names the file of a token"),
         (("--to", "http://h", "--topic", "search-iterations"), "--to and --topic exclude each"),
-        (("--token-file", "t"), "--token-file is for --to"),
-        (("--to", "http://h", "--token-file", "/none"), "--token-file /none: No such file"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_read(

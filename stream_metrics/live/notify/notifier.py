@@ -30,10 +30,10 @@ class Look(NamedTuple):
 class Notifier:
     """Tells of the faults of some rules.
 
-    ``look`` returns None while another worker is to look. What was told is kept in a note called
-    ``name`` in what ``notes`` returns, which is None until there is a store. With ``alone``, no
-    other worker tells the same, so that faults are told also while that cannot be read. ``counted``
-    is told whether each notice was delivered, ``on_bug`` what nobody expected.
+    ``look`` returns None while another worker is to look. What was told is kept as the note
+    ``name``. With ``alone``, no other worker tells the same, so that faults are told also while
+    that cannot be read. ``counted`` is told whether each notice was delivered, ``on_bug`` what
+    nobody expected.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Notifier:
         name: str,
         look: Callable[[], Awaitable[Look | None]],
         deliver: Callable[[Notice, float], Awaitable[None]],
-        notes: Callable[[], Notes | None],
+        notes: Notes,
         timing: Callable[[str, str], Timing],
         clock: Callable[[], float],
         *,
@@ -102,11 +102,10 @@ class Notifier:
 
     async def _load(self) -> None:
         """Go on with what was told before, as soon as that can be read."""
-        notes = self._notes()
-        if self._loaded or notes is None:
+        if self._loaded:
             return
         try:
-            text = await notes.note(self._name)
+            text = await self._notes.note(self._name)
         except (StoreUnavailable, StoreRefused):
             return
         self._loaded, self._kept = True, text
@@ -117,11 +116,11 @@ class Notifier:
 
     async def _keep(self) -> None:
         """Keep what was told, if it has changed; a store that is away gets it with the next."""
-        text, notes = self._state.encoded(), self._notes()
-        if text == self._kept or not self._loaded or notes is None:
+        text = self._state.encoded()
+        if text == self._kept or not self._loaded:
             return
         try:
-            await notes.keep_note(self._name, text)
+            await self._notes.keep_note(self._name, text)
         except (StoreUnavailable, StoreRefused):
             return
         self._kept = text
