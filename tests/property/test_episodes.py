@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -199,12 +200,54 @@ def test_a_fault_of_which_nothing_is_known_any_more_ends_after_an_hour() -> None
     ]
 
 
-def test_a_clock_that_is_set_back_delays_nothing_for_long() -> None:
+def told(room: Room) -> list[tuple[int, str]]:
+    """The minutes of what was told, and what."""
+    return [
+        (round((at - START) / 60), "lasts" if notice.lasting else "ended")
+        for at, notice in room.heard
+    ]
+
+
+def test_a_fault_that_is_short_is_not_told() -> None:
+    """Where its rule waits for two minutes, one of a minute is none."""
+    room, fault = Room(), {Key("slow", "a"): (State.FAULT, WARNING)}
+    room.live([(fault, 4, True), ({}, 60, True)])
+
+    assert told(room) == []
+    assert room.state == Episodes()
+
+
+def test_a_fault_that_comes_back_within_its_time_has_not_ended() -> None:
+    """The rule keeps it for ten minutes, as Prometheus keeps an alert firing."""
+    room, fault = Room(), {Key("slow", "a"): (State.FAULT, WARNING)}
+    room.live([(fault, 20, True), ({}, 20, True), (fault, 20, True), ({}, 60, True)])
+
+    assert told(room) == [(2, "lasts"), (25, "ended")]
+
+
+def test_nothing_is_repeated_that_is_not_sure_any_more() -> None:
+    """It may have ended since: that is said once it is known, or after an hour."""
+    room, key = Room(), Key("quick", "a")
+    room.live([({key: (State.FAULT, WARNING)}, 920, True), ({key: (State.UNSURE, "")}, 245, True)])
+
+    assert told(room) == [(0, "lasts"), (290, "ended")]
+
+
+def test_who_refuses_says_when_to_come_again() -> None:
+    """If that is later than the pause would be; up to five minutes."""
+    notice, now = Notice("quick", (), ()), START
+    waits = [machine.failed(Episodes(), notice, now, pause).pause_until - now for pause in (
+        0.0, 30.0, 200.0, 9_000.0,
+    )]  # fmt: skip
+    assert waits == [60.0, 60.0, 200.0, 300.0]
+
+
+@pytest.mark.parametrize(("later", "looks"), [(CRITICAL, 6), (WARNING, 980)])
+def test_a_clock_that_is_set_back_delays_nothing_for_long(later: str, looks: int) -> None:
     """What was told in the future is taken for told just now."""
-    room = Room()
-    key = Key("quick", "a")
+    room, key = Room(), Key("quick", "a")
     room.live([({key: (State.FAULT, WARNING)}, 1, True)])
     room.now -= 86_400
-    room.live([({key: (State.FAULT, CRITICAL)}, 6, True)])
+    room.live([({key: (State.FAULT, later)}, looks, True)])
 
-    assert [notice.lasting[0].level for _, notice in room.heard] == [WARNING, CRITICAL]
+    assert [notice.lasting[0].level for _, notice in room.heard] == [WARNING, later]

@@ -208,8 +208,10 @@ async def test_nothing_that_listens_is_named() -> None:
 class Watch:
     """A notifier with a scripted clock, which finds what it is told to find."""
 
-    def __init__(self, hook: Webhook, store: MemoryStore, *, alone: bool = True) -> None:
-        self.now, self.store = NOW, store
+    def __init__(
+        self, hook: Webhook, store: MemoryStore, *, alone: bool = True, wait: float = 0.0
+    ) -> None:
+        self.now, self.store, self._timing = NOW, store, Timing(wait)
         self.found: list[Found] | None = []
         self.delivered: list[bool] = []
         self._hook, self._alone = hook, alone
@@ -222,7 +224,7 @@ class Watch:
             self._look,
             recipient(self._hook.url, "slack").deliver,
             self.store,
-            lambda rule, level: Timing(),
+            lambda rule, level: self._timing,
             lambda: self.now,
             alone=self._alone,
             counted=self.delivered.append,
@@ -297,6 +299,20 @@ async def test_a_store_that_is_away_keeps_no_worker_from_telling_of_itself() -> 
 
     assert told(hook) == ["begin", "begin", "end"]
     assert "sales" in hook.posted[1][1]["text"]
+
+
+async def test_what_was_told_is_known_again_before_it_would_be_told() -> None:
+    """The store is back before the fault has lasted as long as its rule waits."""
+    async with listening() as hook:
+        watch = Watch(hook, MemoryStore(), wait=120.0)
+        await watch.live(180, FAULT)
+        watch.restart()
+        watch.store.available = False
+        await watch.live(60, FAULT)
+        watch.store.available = True
+        await watch.live(300, FAULT)
+
+    assert told(hook) == ["begin"]
 
 
 async def test_what_others_may_have_told_is_not_told_while_it_cannot_be_read() -> None:
