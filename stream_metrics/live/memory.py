@@ -141,6 +141,11 @@ class MemoryStore:
         self._require()
         self._content.notes[name] = text
 
+    async def drop_notes(self) -> None:
+        """See ``Notes.drop_notes``."""
+        self._require()
+        self._content.notes.clear()
+
     def generation(self, generation: Generation) -> MemoryStore:
         """See ``StateStore.generation``."""
         store = MemoryStore()

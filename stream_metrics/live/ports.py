@@ -342,7 +342,7 @@ class StateStore(Protocol):
 class Notes(Protocol):
     """Keeps small texts by name, beside the state of a namespace, for all its workers.
 
-    Both methods raise ``StoreUnavailable`` and ``StoreRefused``, as a ``StateStore`` does.
+    All methods raise ``StoreUnavailable`` and ``StoreRefused``, as a ``StateStore`` does.
     """
 
     async def note(self, name: str) -> bytes:
@@ -351,6 +351,10 @@ class Notes(Protocol):
 
     async def keep_note(self, name: str, text: bytes) -> None:
         """Keep a text in place of the one of that name; an empty one is deleted."""
+        ...
+
+    async def drop_notes(self) -> None:
+        """Delete the texts of all names."""
         ...
 
 

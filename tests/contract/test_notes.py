@@ -8,7 +8,7 @@ from stream_metrics.live.redis.store import RedisStore
 from tests.contract.conftest import Pair
 
 
-async def test_a_note_is_that_of_all_workers_until_it_is_empty(pair: Pair) -> None:
+async def test_a_note_is_that_of_all_workers_until_it_is_deleted(pair: Pair) -> None:
     """By its name; others stay as they are."""
     one, two = pair.spaces
     assert isinstance(one, RedisStore | LocalStore | MemoryStore)
@@ -22,3 +22,6 @@ async def test_a_note_is_that_of_all_workers_until_it_is_empty(pair: Pair) -> No
 
     await two.keep_note("a", b"")
     assert [await one.note("a"), await one.note("b")] == [b"", b"other"]
+
+    await one.drop_notes()
+    assert await two.note("b") == b""

@@ -102,6 +102,12 @@ class LocalStore:
 
         await self._database.write(write)
 
+    async def drop_notes(self) -> None:
+        """See ``Notes.drop_notes``."""
+        await self._database.write(
+            lambda connection: connection.execute("DELETE FROM notes").close()
+        )
+
     def generation(self, generation: Generation) -> LocalStore:
         """See ``StateStore.generation``."""
         return LocalStore(self._database, generation, self._clock)

@@ -134,6 +134,11 @@ class RedisStore:
             else:
                 await self._execute("HDEL", self.keys.notes, name)
 
+    async def drop_notes(self) -> None:
+        """See ``Notes.drop_notes``."""
+        async with self._translating(self.keys.notes):
+            await self._execute("UNLINK", self.keys.notes)
+
     @property
     def bound(self) -> Generation | None:
         """The generation of the store; None without one."""
