@@ -133,6 +133,7 @@ class WorkerProcess:
             group=Group(self.name, lambda: self._shown, self._owned, self._now_us, specs),
             pools=settings.metrics.pools,
             runaways=self._runaways,
+            own_runaways=self.operations.runaways.going_on,
             loops=lambda: self._loops,
             on_bug=self.operations.bug,
         )

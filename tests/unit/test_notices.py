@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from stream_metrics.live.notify.notifier import LOOK_SECONDS, Look, Notifier
 from stream_metrics.live.page.board import Judged
 from stream_metrics.live.page.notices import Charges
 from stream_metrics.live.page.rules import RULES
+from stream_metrics.live.runaways import RunawayTurn
 from tests.helpers import ran
 from tests.page import NOON_US, Showcase
 from tests.unit.test_state_partition import NOON_S
@@ -391,6 +392,20 @@ async def test_a_fault_of_an_agent_is_found_with_its_usual_value(total: int | No
     assert (len(why), "srr_spike" in rules) == ((1, True) if total else (0, False))
     assert all(text.endswith("usually it is 0%") for text in why)
     assert not other.agents
+
+
+async def test_a_worker_tells_of_its_own_turns_that_run_away() -> None:
+    """The page of any worker names those of others too, which would be told twice."""
+    showcase = await Showcase.new()
+    turns = [RunawayTurn("a", name, 1, 500, NOON_S * 1_000) for name in ("ours", "theirs")]
+    inputs = showcase.board.inputs
+    showcase.board.inputs = replace(inputs, runaways=lambda: turns, own_runaways=lambda: turns[:1])
+    found, _ = Charges().of_worker(await showcase.board.judged(agents=False), "host:9464")
+    showcase.board.close()
+    showcase.worst.close()
+
+    (why,) = [one.why for one in found if one.key == Key("runaway_turn", "host:9464")]
+    assert why == "turn 1 of conversation ours (a) has 500 iterations"
 
 
 # --- the command ----------------------------------------------------------------------------------

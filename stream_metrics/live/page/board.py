@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -47,7 +47,8 @@ class Inputs:
 
     ``windows`` returns those of the owned partitions, ``now_us`` the clock of the windows. The
     windows of other workers come from ``group``, if it is set. ``pools`` are what agents share, by
-    agent. ``runaways`` are the turns that run away, of all workers as far as they are known.
+    agent. ``runaways`` are the turns that run away, of all workers as far as they are known, and
+    ``own_runaways`` those of this one.
     ``loops`` tells whether the state has figures of loops. ``on_bug`` is told why a sample could
     not be taken.
     """
@@ -65,6 +66,7 @@ class Inputs:
     group: Group | None = None
     pools: Mapping[str, str] = field(default_factory=dict)
     runaways: Callable[[], Sequence[RunawayTurn]] = tuple
+    own_runaways: Callable[[], Sequence[RunawayTurn]] = tuple
     loops: Callable[[], bool] = lambda: True
     on_bug: Callable[[Bug], None] = lambda _: None
 
@@ -166,11 +168,13 @@ class Board:
 
     async def judged(self, *, agents: bool) -> Judged:
         """The state of every rule now, for whoever is told of faults; with ``agents``, the agents
-        are judged too if the figures of all partitions are known."""
+        are judged too if the figures of all partitions are known. Of turns that run away, those of
+        this worker count: each tells of its own."""
         if agents and self.inputs.group is not None:
             await self.inputs.group.look()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._judge, self._snapshot(), agents)
+        look = replace(self._snapshot(), runaways=self.inputs.own_runaways())
+        return await loop.run_in_executor(self._thread, self._judge, look, agents)
 
     def close(self) -> None:
         """Stop the thread."""
