@@ -171,7 +171,7 @@ class Board:
         are judged too if the figures of all partitions are known. Of turns that run away, those of
         this worker count: each tells of its own."""
         if agents and self.inputs.group is not None:
-            await self.inputs.group.look()
+            await self.inputs.group.read()
         loop = asyncio.get_running_loop()
         look = replace(self._snapshot(), runaways=self.inputs.own_runaways())
         return await loop.run_in_executor(self._thread, self._judge, look, agents)
