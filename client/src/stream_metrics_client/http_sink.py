@@ -210,16 +210,9 @@ class HttpSink:
     def _request(
         self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str]
     ) -> Answer:
-        try:
-            connection.request("POST", self._target.path, body, headers)
-        except ConnectionError as error:  # an answer may have come before all was sent
-            try:
-                response = connection.getresponse()
-            except (OSError, http.client.HTTPException):
-                raise error from None
-        else:
-            self._await_answer(connection)
-            response = connection.getresponse()
+        connection.request("POST", self._target.path, body, headers)
+        self._await_answer(connection)
+        response = connection.getresponse()
         said = response.read(_ANSWER_BYTES)
         if response.will_close or not response.isclosed():
             self.close()
