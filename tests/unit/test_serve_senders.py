@@ -9,12 +9,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
+from threading import Timer
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from stream_metrics_client import AsyncRecorder
+from stream_metrics_client import AsyncRecorder, Recorder
 
 from deploy.local.process import free_port
 from stream_metrics.cli.serving import ServeProcess, listening
@@ -23,8 +25,8 @@ from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import database_of, prepare_database
 from stream_metrics.live.notify import notifier
 from tests.helpers import ran, wait_until
-from tests.serving import check_file
-from tests.unit.test_serve import read_all, settings, working
+from tests.serving import check_file, serving
+from tests.unit.test_serve import read_all, settings, until_read, working
 from tests.unit.test_worst import searched
 
 
@@ -47,6 +49,32 @@ async def test_what_the_client_records_is_there_after_restarts(tmp_path: Path) -
     stored = await check_file(database_of(tmp_path))
     ids = [json.loads(value)["event_id"] for value in stored if value]
     assert len(ids) == len(set(ids)) == 237
+
+
+@pytest.mark.slow
+def test_kills_lose_nothing_that_the_client_records(tmp_path: Path) -> None:
+    """The process is killed while events come, twice; in the end each is there, and rows are those
+    of one pass over the log, in which an event may be twice."""
+    rng, port = Random(5), free_port()
+    recorder = Recorder(f"http://127.0.0.1:{port}", agent="support")
+    for kills in range(3):
+        with serving(tmp_path, port=port) as served:
+            if kills < 2:
+                Timer(rng.uniform(0.02, 0.3), served.process.kill).start()
+            for number in range(400):
+                turn = recorder.turn(f"c-{kills}-{number % 40}")
+                turn.iteration().search("parental leave", [{"doc_id": "a"}, {"doc_id": "b"}])
+                recorder.flush(0.001)
+            if kills < 2:
+                served.process.wait(30)
+            else:
+                assert recorder.close(60), recorder.last_error
+                until_read(served)
+                assert served.stop() == 0
+
+    assert (recorder.sent, recorder.failed, recorder.dropped) == (1_200, 0, 0)
+    stored = asyncio.run(check_file(database_of(tmp_path)))
+    assert len({json.loads(value)["event_id"] for value in stored if value}) == 1_200
 
 
 async def test_a_token_lets_in_both_senders(tmp_path: Path) -> None:
