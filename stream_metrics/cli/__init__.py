@@ -24,6 +24,10 @@ COMMANDS = {
         "stream_metrics.cli.demo:demo",
         "Play a recorded working day of four support agents through the engine.",
     ),
+    "serve": (
+        "stream_metrics.cli.serve:serve",
+        "Receive events, and show their figures, in one process without servers.",
+    ),
     "worker": (
         "stream_metrics.cli.services:worker",
         "Run the live worker: Kafka in, state in Redis, figures on /metrics.",
@@ -83,7 +87,11 @@ COMMANDS = {
     ),
     "send": (
         "stream_metrics.cli.send:send",
-        "Send events to the input topics, keyed by conversation.",
+        "Send events to the input topics, keyed by conversation, or over HTTP.",
+    ),
+    "notify": (
+        "stream_metrics.cli.notify:notify",
+        "Send a test notification to notify.url.",
     ),
     "labels": (
         "stream_metrics.cli.labels:labels",

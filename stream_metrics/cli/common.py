@@ -24,7 +24,7 @@ TIMES: Final = (
     "Write RFC 3339, such as 2024-05-01T12:00:00Z, or the microseconds since 1970, such as "
     "1714564800000000"
 )
-CHECKED_BY_CLIENTS: Final = {"kafka", "redis", "web"}
+CHECKED_BY_CLIENTS: Final = {"kafka", "notify", "redis", "web"}
 """Tables of settings that only the clients can check. Their defaults need no check."""
 
 
@@ -103,7 +103,7 @@ def load_settings(config: Path | None, *, connects: bool = True) -> Settings:
     try:
         settings = Settings()
         if connects and settings.model_fields_set & CHECKED_BY_CLIENTS:
-            from stream_metrics.cli.options import check_settings  # imports all clients
+            from stream_metrics.cli.client_options import check_settings  # imports all clients
 
             check_settings(settings)
     except ValidationError:

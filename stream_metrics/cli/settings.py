@@ -41,7 +41,9 @@ from stream_metrics.lab.settings import ComparisonSettings, EvaluationSettings
 from stream_metrics.live.settings import (
     AlertSettings,
     BridgeSettings,
+    NotifySettings,
     RedisSettings,
+    ServeSettings,
     StateSettings,
     WebSettings,
 )
@@ -75,10 +77,12 @@ class Settings(BaseSettings):
     otlp: OtlpSettings = OtlpSettings()
     labels: LabelSettings = LabelSettings()
     bridge: BridgeSettings = BridgeSettings()
+    serve: ServeSettings = ServeSettings()
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()
     alerts: AlertSettings = AlertSettings()
+    notify: NotifySettings = NotifySettings()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
     force: bool = Field(False, description="start even if Redis may evict state")

@@ -73,6 +73,7 @@ class _Content:
     layout: bytes = b""
     partitions: dict[_PartitionKey, _Partition] = field(default_factory=dict)
     frozen: dict[_PartitionKey, int] = field(default_factory=dict)  # by which generation
+    notes: dict[str, bytes] = field(default_factory=dict)
 
 
 class MemorySnapshot:
@@ -113,6 +114,7 @@ class MemoryStore:
         kept = snapshot.copy()
         shared = self._content  # by the stores of all generations
         shared.layout, shared.partitions, shared.frozen = kept.layout, kept.partitions, kept.frozen
+        shared.notes = kept.notes
 
     # -- the namespace
 
@@ -128,6 +130,21 @@ class MemoryStore:
             return None
         self._content.layout = encode(after)
         return await self.layout()
+
+    async def note(self, name: str) -> bytes:
+        """See ``Notes.note``."""
+        self._require()
+        return self._content.notes.get(name, b"")
+
+    async def keep_note(self, name: str, text: bytes) -> None:
+        """See ``Notes.keep_note``."""
+        self._require()
+        self._content.notes[name] = text
+
+    async def drop_notes(self) -> None:
+        """See ``Notes.drop_notes``."""
+        self._require()
+        self._content.notes.clear()
 
     def generation(self, generation: Generation) -> MemoryStore:
         """See ``StateStore.generation``."""

@@ -339,6 +339,25 @@ class StateStore(Protocol):
         ...
 
 
+class Notes(Protocol):
+    """Keeps small texts by name, beside the state of a namespace, for all its workers.
+
+    All methods raise ``StoreUnavailable`` and ``StoreRefused``, as a ``StateStore`` does.
+    """
+
+    async def note(self, name: str) -> bytes:
+        """The text of that name; empty if there is none."""
+        ...
+
+    async def keep_note(self, name: str, text: bytes) -> None:
+        """Keep a text in place of the one of that name; an empty one is deleted."""
+        ...
+
+    async def drop_notes(self) -> None:
+        """Delete the texts of all names."""
+        ...
+
+
 class DeadLetters(Protocol):
     """The dead-letter topics, for records that cannot be processed."""
 
