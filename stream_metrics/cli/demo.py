@@ -29,9 +29,11 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.live.health import Health
 from stream_metrics.live.layout import Identity
-from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.memory import MemoryConversationRecords, MemoryDeadLetters, MemoryStore
 from stream_metrics.live.page import rules
 from stream_metrics.live.page.board import Board, Inputs
+from stream_metrics.live.page.conversation_html import ServedLinks, Site
+from stream_metrics.live.page.conversations import ConversationPages
 from stream_metrics.live.page.group import OwnedPartitions, StateSource
 from stream_metrics.live.page.server import PageServer
 from stream_metrics.live.page.worst import WorstConversations
@@ -70,6 +72,7 @@ class RecordedDay:
         self.store = MemoryStore()
         self.now_us = self.start_us
         self.played = 0
+        self.recorded = MemoryConversationRecords(EngineConfig().limits)
         self._operations = operations
         self._partitions: dict[int, StatePartition] = {}
 
@@ -101,6 +104,7 @@ class RecordedDay:
             and 1000 * (self.records[self.played].timestamp_ms or 0) <= now_us
         ):
             self.played += 1
+        self.recorded.add(self.records[first : self.played])
         batches: dict[int, list[Record]] = {}
         for record in self.records[first : self.played]:
             batches.setdefault(record.partition, []).append(record)
@@ -174,7 +178,14 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
     pages = Pages(registry, health, WindowCollector(windows, now_us))
     inputs = Inputs(registry, health, windows, owned, now_us, rules=RULES, on_bug=operations.bug)
     board = Board(inputs, interval_seconds=PAGE_SECONDS)
-    page = PageServer(board, WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS))
+    worst = WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS, readable=True)
+    conversations = ConversationPages(
+        lambda: playing[-1].recorded if playing else None,
+        EngineConfig(),
+        Site(ServedLinks(), ("All figures", "./")),
+        kept_seconds=PAGE_SECONDS,
+    )
+    page = PageServer(board, worst, conversations)
     runner, port = await _serve(port, pages, page)
     console = Console()
     url = f"http://localhost:{port}/"

@@ -62,9 +62,8 @@ LISTED: Final = 100
 EVIDENCE: Final = {"id": "id", "url": "address", "text": "content", "fields": "fields"}
 """By what a result was recognised, in words."""
 
-_SENT: Final = "sent with the result"
+_SENT: Final = "the search itself"
 _UNNAMED: Final = "a label event that names nobody"
-_NOTHING: Final = "the turn has nothing of this name"
 _WHAT: Final = {
     SEARCH: "search",
     GATE: "gate decision",
@@ -160,11 +159,13 @@ class ReadIteration:
 
 
 class LeftOut(NamedTuple):
-    """Something of a turn that counts nowhere, and why."""
+    """Something of a turn that counts nowhere: it is beyond ``limit``, which is ``most``, or if
+    that is empty, the turn has nothing of this name that it could label."""
 
     what: str
     name: str
-    why: str
+    limit: str = ""
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,10 +417,9 @@ class Reading:
         for item in self._missing():
             if item.turn == turn.number:
                 most = getattr(self._config.limits, item.limit)
-                why = f"beyond the limit `limits.{item.limit}`, {most:,}"
-                yield LeftOut(_WHAT[item.register], _name(item.key), why)
+                yield LeftOut(_WHAT[item.register], _name(item.key), item.limit, most)
         for _, register, key in waiting(turn):
-            yield LeftOut(_WHAT[register.turn_index], _name(key), _NOTHING)
+            yield LeftOut(_WHAT[register.turn_index], _name(key))
 
     # -- the parts of a turn
 
