@@ -8,7 +8,7 @@ import os
 import sys
 import termios
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,7 +32,8 @@ from stream_metrics.live.layout import Identity
 from stream_metrics.live.memory import MemoryConversationRecords, MemoryDeadLetters, MemoryStore
 from stream_metrics.live.page import rules
 from stream_metrics.live.page.board import Board, Inputs
-from stream_metrics.live.page.conversation_html import ServedLinks, Site
+from stream_metrics.live.page.conversation_html import Site
+from stream_metrics.live.page.conversation_server import ConversationServer
 from stream_metrics.live.page.conversations import ConversationPages
 from stream_metrics.live.page.group import OwnedPartitions, StateSource
 from stream_metrics.live.page.server import PageServer
@@ -182,11 +183,11 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
     conversations = ConversationPages(
         lambda: playing[-1].recorded if playing else None,
         EngineConfig(),
-        Site(ServedLinks(), ("All figures", "./")),
+        Site("All figures"),
         kept_seconds=PAGE_SECONDS,
     )
-    page = PageServer(board, worst, conversations)
-    runner, port = await _serve(port, pages, page)
+    shown = (PageServer(board, worst), ConversationServer(conversations, operations.bug))
+    runner, port = await _serve(port, pages, shown)
     console = Console()
     url = f"http://localhost:{port}/"
     if not console.is_terminal:
@@ -219,9 +220,12 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
         await runner.cleanup()
 
 
-async def _serve(port: int, pages: Pages, page: PageServer) -> tuple[web.AppRunner, int]:
+async def _serve(
+    port: int, pages: Pages, shown: Iterable[PageServer | ConversationServer]
+) -> tuple[web.AppRunner, int]:
     app = make_app(pages)
-    page.add_to(app)
+    for page in shown:
+        page.add_to(app)
     try:
         runner = await serve(WebOptions(port=port), app)
     except OSError as error:

@@ -439,21 +439,25 @@ class MemoryConversationRecords:
                 key = None if isinstance(found, BadRecord) else found
             if key is not None:
                 self._places.setdefault(key, []).append(len(self._records))
-            self._records.append(record)
+            self._records.append(self._kept(record))
+
+    def _kept(self, record: Record) -> Record:
+        """What to keep of a record."""
+        return record
+
+    def _arrived(self, place: int) -> Arrived:
+        return Arrived(place, self._records[place])
 
     async def of_conversation(self, conversation_id: str, after: int, most: int) -> list[Arrived]:
         """See ``ConversationRecords.of_conversation``."""
         places = self._places.get(conversation_id.encode(errors="replace"), [])
         first = bisect_right(places, after)
-        return [Arrived(place, self._records[place]) for place in places[first : first + most]]
+        return [self._arrived(place) for place in places[first : first + most]]
 
     async def newest(self, before: int | None, most: int) -> list[Arrived]:
         """See ``ConversationRecords.newest``."""
         end = len(self._records) if before is None else max(0, before)
-        return [
-            Arrived(place, self._records[place])
-            for place in range(end - 1, max(-1, end - 1 - most), -1)
-        ]
+        return [self._arrived(place) for place in range(end - 1, max(-1, end - 1 - most), -1)]
 
     async def letters(self, conversation_id: str, most: int) -> list[DeadLetter]:
         """See ``ConversationRecords.letters``."""

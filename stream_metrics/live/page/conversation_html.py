@@ -1,15 +1,13 @@
 """The pages of conversations as HTML: one to read, and the latest ones.
 
-The templates escape every value. Pages are served, or written to files that need nothing else.
+The templates escape every value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -35,7 +33,6 @@ LINES: Final = 100
 """The lines of a page: iterations, searches and results."""
 TURNS_AROUND: Final = 10
 """How many turns are named before and after the one that is shown."""
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _TILES: Final = ("srr", "sre", "repeated_searches", "gain")
 _COUNTS: Final = {
     "n": "Iterations that searched",
@@ -52,21 +49,12 @@ _BLOCKS: Final = ("gate", "routing", "reranking")
 _UNLABELLED: Final = "No document has a label."
 
 
-class Links(Protocol):
+class Links:
     """The addresses of the pages, relative to each of them."""
 
-    def conversation(self, conversation_id: str, turn: int | None = None, page: int = 1) -> str:
+    @staticmethod
+    def conversation(conversation_id: str, turn: int | None = None, page: int = 1) -> str:
         """A page of a conversation: of its last turn without ``turn``."""
-
-    def latest(self, agent: str | None = None) -> str:
-        """The latest conversations, of an agent or of all."""
-
-
-class ServedLinks:
-    """The addresses of pages that a server has."""
-
-    def conversation(self, conversation_id: str, turn: int | None = None, page: int = 1) -> str:
-        """See ``Links``."""
         asked: dict[str, str | int] = {"id": conversation_id}
         if turn is not None:
             asked["turn"] = turn
@@ -74,8 +62,9 @@ class ServedLinks:
             asked["page"] = page
         return f"conversation?{urlencode(asked)}"
 
-    def latest(self, agent: str | None = None) -> str:
-        """See ``Links``."""
+    @staticmethod
+    def latest(agent: str | None = None) -> str:
+        """The latest conversations, of an agent or of all."""
         return "conversations" if agent is None else f"conversations?{urlencode({'agent': agent})}"
 
 
@@ -83,14 +72,11 @@ class ServedLinks:
 class Site:
     """What all pages have in common.
 
-    ``home`` is the name and the address of where they belong. ``served``: a server has them and
-    their style sheets, and answers a search for an id. ``trace`` gives the address of a
-    conversation's trace.
+    ``home`` is the name of the page at the root. Without ``texts``, texts are left out. ``trace``
+    gives the address of a conversation's trace.
     """
 
-    links: Links
-    home: tuple[str, str]
-    served: bool = True
+    home: str
     texts: bool = True
     trace: Callable[[str], str | None] = lambda _: None
 
@@ -358,19 +344,5 @@ ENVIRONMENT.filters |= {
 
 
 def _render(template: str, site: Site, **values: Any) -> str:
-    return ENVIRONMENT.get_template(template).render(
-        site=site,
-        links=site.links,
-        version=__version__,
-        style=None if site.served else _style(),
-        policy=POLICY,
-        **values,
-    )
-
-
-@lru_cache
-def _style() -> Markup:
-    """The style sheets for pages in files; they are ours, and have no end of an element."""
-    folder = files(__package__) / "static"
-    names = ("colours.css", "page.css", "conversation.css")
-    return Markup("".join((folder / name).read_text(encoding="utf-8") for name in names))  # noqa: S704
+    found = ENVIRONMENT.get_template(template)
+    return found.render(site=site, links=Links, version=__version__, **values)

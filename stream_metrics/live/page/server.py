@@ -1,5 +1,4 @@
-"""The routes of the page: ``/`` and its assets, ``/api/state``, ``/api/stream``, ``/api/worst``,
-and, where there are recorded events, ``/conversation`` and ``/conversations``.
+"""The routes of the page: ``/`` and its assets, ``/api/state``, ``/api/stream``, ``/api/worst``.
 
 They are routes of the application that serves ``/metrics``, with the same access control. The
 stream consists of server-sent events, each a whole document, so that a client may miss some.
@@ -11,8 +10,6 @@ import asyncio
 import hashlib
 import importlib.resources
 import json
-import re
-from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -24,10 +21,9 @@ from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.live.auth import Handler
 from stream_metrics.live.page.board import Board, View
-from stream_metrics.live.page.conversations import ConversationPages, NotThere, TooLarge
 from stream_metrics.live.page.operations import SAMPLE_SECONDS
 from stream_metrics.live.page.worst import TooManyRequests, WorstConversations
-from stream_metrics.live.ports import StoreRefused, StoreUnavailable, Unavailable
+from stream_metrics.live.ports import StoreRefused, StoreUnavailable
 
 MAX_STREAMS: Final = 20
 WRITE_SECONDS: Final = 10.0  # after which a client that does not read is disconnected
@@ -59,16 +55,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-FORMS: Final = {
-    **HEADERS,
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY.replace(
-        "form-action 'none'", "form-action 'self'"
-    ),
-}
-"""The headers of pages with a form."""
 HOME: Final = "page.html"
-MAX_ID_LENGTH: Final = 128  # of a conversation
-_NUMBER: Final = re.compile("[1-9][0-9]{0,15}", re.ASCII)
 _JSON: Final = "application/json; charset=utf-8"
 
 
@@ -81,23 +68,18 @@ class _Asset:
 
 
 class PageServer:
-    """Serves the page; at most ``max_streams`` clients get a stream, and others poll.
-
-    Without ``conversations`` there are no recorded events to read.
-    """
+    """Serves the page; at most ``max_streams`` clients get a stream, and others poll."""
 
     def __init__(
         self,
         board: Board,
         worst: WorstConversations,
-        conversations: ConversationPages | None = None,
         *,
         max_streams: int = MAX_STREAMS,
         write_seconds: float = WRITE_SECONDS,
     ) -> None:
         self._board = board
         self._worst = worst
-        self._conversations = conversations
         self._max_streams = max_streams
         self._write_seconds = write_seconds
         self._open: set[asyncio.Transport] = set()
@@ -111,9 +93,6 @@ class PageServer:
         app.router.add_get("/api/state", self._state)
         app.router.add_get("/api/stream", self._stream)
         app.router.add_get("/api/worst", self._worst_conversations)
-        if self._conversations is not None:
-            app.router.add_get("/conversation", self._conversation)
-            app.router.add_get("/conversations", self._latest_conversations)
         app.on_startup.append(self._start)
         app.on_shutdown.append(self._shut_down)
 
@@ -134,8 +113,6 @@ class PageServer:
             await self._sampling
         self._board.close()
         self._worst.close()
-        if self._conversations is not None:
-            self._conversations.close()
 
     # -- routes ---------------------------------------------------------------------------------
 
@@ -170,47 +147,6 @@ class PageServer:
             bug = Bug.of(error)
             self._board.inputs.on_bug(bug)
             return _error(500, f"a bug, of which the worker's log has more: {bug.kind}")
-
-    async def _conversation(self, request: web.Request) -> web.Response:
-        pages = self._conversations
-        assert pages is not None
-        asked = {name: request.query.get(name, default) for name, default in _ASKED.items()}
-        name, turn, page = asked["id"], asked["turn"], asked["page"]
-        if not 0 < len(name) <= MAX_ID_LENGTH:
-            why = f"an id has 1 to {MAX_ID_LENGTH} characters."
-            return _html(400, pages.problem("No such conversation", f"A conversation's {why}"))
-        if not (_NUMBER.fullmatch(page) and (not turn or _NUMBER.fullmatch(turn))):
-            return _html(400, pages.problem("No such page", "turn and page are numbers from 1 on."))
-        return await self._told(pages.conversation(name, int(turn) if turn else None, int(page)))
-
-    async def _latest_conversations(self, request: web.Request) -> web.Response:
-        pages = self._conversations
-        assert pages is not None
-        agent = request.query.get("agent") or None
-        if agent is not None and len(agent) > MAX_NAME_LENGTH:
-            why = f"An agent's name has at most {MAX_NAME_LENGTH} characters."
-            return _html(400, pages.problem("No such agent", why))
-        return await self._told(pages.latest(agent))
-
-    async def _told(self, answer: Awaitable[str]) -> web.Response:
-        """The answer as a page, or a page that says why there is none."""
-        assert self._conversations is not None
-        problem = self._conversations.problem
-        try:
-            return _html(200, await answer)
-        except NotThere as error:
-            return _html(404, problem("No such conversation", f"Here {error}."))
-        except TooLarge as error:
-            return _html(413, problem("Too large a conversation", f"Not shown: {error}."))
-        except TooManyRequests as error:
-            return _html(503, problem("Not now", f"{error}."))
-        except Unavailable as error:
-            return _html(503, problem("Not now", f"The events cannot be read now: {error}."))
-        except Exception as error:
-            bug = Bug.of(error)
-            self._board.inputs.on_bug(bug)
-            text = f"A bug, of which the log has more: {bug.kind}."
-            return _html(500, problem("Not shown", text))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         view = self._view(request)
@@ -280,16 +216,6 @@ def _json(status: int, body: bytes) -> web.Response:
     if status == 503:
         headers[hdrs.RETRY_AFTER] = "5"
     return web.Response(status=status, body=body, headers=headers)
-
-
-_ASKED: Final = {"id": "", "turn": "", "page": "1"}
-
-
-def _html(status: int, text: str) -> web.Response:
-    headers = {**FORMS, hdrs.CACHE_CONTROL: "no-store"}
-    if status == 503:
-        headers[hdrs.RETRY_AFTER] = "5"
-    return web.Response(status=status, text=text, content_type="text/html", headers=headers)
 
 
 def _error(status: int, message: str) -> web.Response:
