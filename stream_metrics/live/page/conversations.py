@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, TypeVar
@@ -29,7 +29,7 @@ from stream_metrics.live.page.conversation_html import (
     problem_page,
 )
 from stream_metrics.live.page.worst import TooManyRequests
-from stream_metrics.live.ports import Arrived, ConversationRecords
+from stream_metrics.live.ports import ConversationRecords
 
 PIECE: Final = 100  # events read at once
 PIECE_BYTES: Final = 128 << 10
@@ -163,7 +163,7 @@ class ConversationPages:
             after = piece[-1].place
             size += sum(len(one.record.value or b"") for one in piece)
             check_size(reading.records + len(piece), size)
-            for some in _pieces(piece):
+            for some in in_pieces([one.record for one in piece]):
                 await self._work(reading.feed, some)
             check_size(reading.records, size, reading.results)
         if not reading.records and not reading.refused:
@@ -195,17 +195,18 @@ def check_size(events: int, size: int, results: int = 0) -> None:
             raise TooLarge(f"it has more than {most:,} {what}, and so much is not shown")
 
 
-def _pieces(piece: Sequence[Arrived]) -> Iterator[list[Record]]:
-    """The records in pieces of so many bytes, but for larger ones."""
-    found: list[Record] = []
+def in_pieces(records: Iterable[Record], most_bytes: int = PIECE_BYTES) -> Iterator[list[Record]]:
+    """The records in pieces of at most so many bytes; a larger record is a piece of its own."""
+    piece: list[Record] = []
     size = 0
-    for _, record in piece:
+    for record in records:
         size += len(record.value or b"")
-        if found and size > PIECE_BYTES:
-            yield found
-            found, size = [], len(record.value or b"")
-        found.append(record)
-    yield found
+        if piece and size > most_bytes:
+            yield piece
+            piece, size = [], len(record.value or b"")
+        piece.append(record)
+    if piece:
+        yield piece
 
 
 class _Named(msgspec.Struct, gc=False, frozen=True):
