@@ -61,19 +61,30 @@ def read(
     refused. Its events are read from the input of the replay, which must still be there. Give the
     settings of the replay. Ctrl-C ends it.
     """
+    settings = load_settings(config, connects=False)
+    report, pages, missing = pages_of(directory, settings, texts=texts)
+    if missing is not None:
+        typer.echo(f"warning: no conversation can be shown: {missing}", err=True)
+    asyncio.run(_serve(port, report, pages))
+
+
+def pages_of(
+    directory: Path, settings: Settings, *, texts: bool = True
+) -> tuple[str, ConversationPages, str | None]:
+    """The report in a directory as HTML, the pages of its conversations, and why there are none.
+
+    Raises ``UsageError`` for other settings than those of the report, and ``InputError``.
+    """
     report = read_report(directory)
     if report.get("aggregate") is None:
         raise UsageError(f"{directory}: no report of a replay; run `stream-metrics replay` first")
-    settings = load_settings(config, connects=False)
     options, shown = replay_options(settings)
-    check_settings(report.get("config") or {}, json.loads(json.dumps(shown)))
-    records = InputRecords(options.config.limits)
-    missing = None
+    _check_settings(report.get("config") or {}, json.loads(json.dumps(shown)))
+    records, missing = InputRecords(options.config.limits), None
     try:
         records.add(_input(directory, settings))
     except InputError as error:
         missing = str(error)
-        typer.echo(f"warning: no conversation can be shown: {missing}", err=True)
 
     def source() -> ConversationRecords:
         if missing is not None:
@@ -82,7 +93,7 @@ def read(
 
     site = Site("Report", texts, conversation_link(settings))
     pages = ConversationPages(source, options.config, site)
-    asyncio.run(_serve(port, report_page(directory, report, link=Links.conversation), pages))
+    return report_page(directory, report, link=Links.conversation), pages, missing
 
 
 class InputRecords(MemoryConversationRecords):
@@ -108,7 +119,7 @@ class InputRecords(MemoryConversationRecords):
         return Arrived(place, again)
 
 
-def check_settings(reported: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_settings(reported: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise ``UsageError`` if figures would differ from those of the report."""
     different = [
         f"{table}.{name}"
