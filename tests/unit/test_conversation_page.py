@@ -86,7 +86,11 @@ async def test_a_page_shows_a_turn_from_top_to_bottom() -> None:
 async def test_hostile_texts_stay_texts() -> None:
     """Whatever a producer writes, in every field that is shown, becomes no element."""
     name = HOSTILE[:60]
-    event = found(1, {"doc_id": HOSTILE, "title": HOSTILE, "entity_type": name}, {"doc_id": "b"})
+    event = found(
+        1,
+        {"doc_id": HOSTILE, "title": HOSTILE, "entity_type": name},
+        {"doc_id": "b", "ids": {HOSTILE: HOSTILE}},
+    )
     event |= {"agent": name, "release": name, "conversation_id": HOSTILE, HOSTILE: 1}
     event["searches"][0] |= {"search_id": HOSTILE, "query": HOSTILE}
     event["searches"][0]["routing"] = {"selected": name, "scores": {HOSTILE: 1}}

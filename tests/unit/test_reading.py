@@ -241,6 +241,14 @@ def test_a_result_has_a_title_or_the_first_line_of_its_text(
     assert only.title == title
 
 
+def test_a_result_shows_its_ids() -> None:
+    """The first ones, of a list the first value, each cut."""
+    sent = {"a": [None, "x" * 200, "y"], "b": None, "c": "1", "d": "2"}
+    [only] = results(read(found(1, {"doc_id": "doc", "ids": sent})).turn(1))
+
+    assert (only.doc_id, only.ids) == ("doc", {"a": "x" * 100, "c": "1"})
+
+
 def test_without_texts_nothing_that_was_written_is_kept() -> None:
     """Neither in the turn nor anywhere else in the reading."""
     secret = "canary"

@@ -56,6 +56,8 @@ TITLE: Final = 200
 QUERY: Final = 500
 LONG_TEXT: Final = 2_000
 NAME: Final = 100
+IDS: Final = 2
+"""The most ids of a result that are shown, beside its ``doc_id``."""
 LISTED: Final = 100
 """The most refused records that are listed."""
 
@@ -107,13 +109,15 @@ class Judged(NamedTuple):
 class ReadResult:
     """A result. ``title`` is its title or the first line of its text, None if there is none.
 
-    ``label`` is its own label. ``counted`` is the gain that counts for its document, where the
-    document occurs first; a label of a result that repeats it may give that.
+    ``ids`` has the first of its ids by component, each with its first value. ``label`` is its own
+    label. ``counted`` is the gain that counts for its document, where the document occurs first; a
+    label of a result that repeats it may give that.
     """
 
     place: Place
     entity_type: str
     doc_id: str | None
+    ids: Mapping[str, str]
     title: str | None
     label: Judged | None
     counted: int | None
@@ -304,6 +308,7 @@ class Reading:
         return Result(
             sent.result_id,
             sent.entity_type,
+            _some_ids(sent) or None,
             doc_id=sent.doc_id,
             title=self._title(sent),
             score=sent.score,
@@ -470,6 +475,7 @@ class Reading:
             _place_of(turn, position),
             sent.entity_type or "",
             sent.doc_id,
+            {name: value for name, value in (sent.ids or {}).items() if isinstance(value, str)},
             sent.title,
             self._label(turn, position, sent),
             turn.document_gains[document] if first == position else None,
@@ -518,6 +524,17 @@ def _place_of(turn: Turn, position: int) -> Place:
     search = turn.result_searches[position]
     at = position - search.start
     return Place(position, search.iteration, search.search_id, at + 1, search.result_ids[at])
+
+
+def _some_ids(sent: Result) -> dict[str, str | list[str | None] | None]:
+    """The first ids of a result, of a list the first value, as they are shown."""
+    found: dict[str, str | list[str | None] | None] = {}
+    for name, given in (sent.ids or {}).items():
+        values = given if isinstance(given, list) else [given]
+        value = next((value for value in values if value), None)
+        if value is not None and len(found) < IDS:
+            found[name[:NAME]] = value[:NAME]
+    return found
 
 
 def _name(key: object) -> str:

@@ -250,7 +250,7 @@ def _notices(reading: Reading, turn: ReadTurn | None, kept_since_ms: int | None)
             f"{_moment(reading.forgotten_us)}."
         )
     if turn is not None and turn.row is not None and turn.row["over_limit"]:
-        yield "The turn grew beyond a limit: its figures leave out what is listed as refused."
+        yield "The turn grew beyond a limit: its figures leave out what is listed at the end."
 
 
 def _tiles(row: Row) -> list[Figure]:
@@ -263,8 +263,10 @@ def _figure(name: str, row: Row) -> Figure:
         value = "–" if unlabelled else _number(row["gain"])
         return Figure(_COUNTS[name], value, _UNLABELLED if unlabelled else "")
     metric = BY_NAME[name]
-    if unlabelled and name in LABEL_METRICS:
-        return Figure(metric.title, "–", _UNLABELLED)
+    if name in LABEL_METRICS:
+        value = "–" if unlabelled else _value(row[metric.key], metric.high == 1)
+        share = f"{row['labelled']:,} of {_plural(row['unique'], 'document')} have a label."
+        return Figure(metric.title, value, _UNLABELLED if unlabelled else share)
     return Figure(metric.title, _value(row[metric.key], metric.high == 1), metric.help)
 
 
