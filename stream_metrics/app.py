@@ -24,8 +24,9 @@ from mode import Service
 from mode.types import ServiceT
 from pydantic import ValidationError
 
+from stream_metrics.cli.client_options import check_worker_settings
 from stream_metrics.cli.logs import configure_logs
-from stream_metrics.cli.options import check_worker_settings, web_options
+from stream_metrics.cli.options import web_options
 from stream_metrics.cli.runtime import Runtime, UnsafeStore
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.errors import FencedInstance, KafkaRefused

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Iterator
 from copy import copy
 from itertools import pairwise
+from pathlib import Path
 from textwrap import dedent
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -142,8 +143,8 @@ def _default(name: str, field: FieldInfo) -> str:
     if isinstance(value, bool):
         return "`true`" if value else "`false`"
     if isinstance(value, int):
-        return f"{value}" if name == "web.port" else f"{value:,}"
-    return f"`{value}`" if isinstance(value, str) else f"{value:g}"
+        return f"{value}" if name.endswith("port") else f"{value:,}"
+    return f"`{value}`" if isinstance(value, str | Path) else f"{value:g}"
 
 
 def _bounds(field: FieldInfo) -> Iterator[str]:

@@ -24,6 +24,10 @@ COMMANDS = {
         "stream_metrics.cli.demo:demo",
         "Play a recorded working day of four support agents through the engine.",
     ),
+    "serve": (
+        "stream_metrics.cli.serve:serve",
+        "Receive events, and show their figures, in one process without servers.",
+    ),
     "worker": (
         "stream_metrics.cli.services:worker",
         "Run the live worker: Kafka in, state in Redis, figures on /metrics.",

@@ -103,7 +103,7 @@ def load_settings(config: Path | None, *, connects: bool = True) -> Settings:
     try:
         settings = Settings()
         if connects and settings.model_fields_set & CHECKED_BY_CLIENTS:
-            from stream_metrics.cli.options import check_settings  # imports all clients
+            from stream_metrics.cli.client_options import check_settings  # imports all clients
 
             check_settings(settings)
     except ValidationError:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from stream_metrics.cli.client_options import check_worker_settings
 from stream_metrics.cli.common import ConfigOption, load_settings
-from stream_metrics.cli.options import check_worker_settings
 from stream_metrics.cli.settings import masked_settings
 from stream_metrics.core.contract import rendered
 

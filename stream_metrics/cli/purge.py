@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from stream_metrics.cli.client_options import redis_options
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
@@ -19,7 +20,6 @@ from stream_metrics.cli.common import (
     stderr_console,
 )
 from stream_metrics.cli.group_members import describe_group_members
-from stream_metrics.cli.options import redis_options
 from stream_metrics.cli.redis import redis_errors
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.core.engine.state import DamagedState

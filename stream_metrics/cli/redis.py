@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from stream_metrics.cli.client_options import redis_options
 from stream_metrics.cli.common import UsageError
-from stream_metrics.cli.options import redis_options
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.live.ports import StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.connect import connect

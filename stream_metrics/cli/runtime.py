@@ -1,37 +1,24 @@
-"""Wires a live worker from the settings, without a framework, and runs it."""
+"""Connects a live worker to Kafka and Redis, without a framework, and runs it."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-import socket
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import structlog
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
-from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
-from stream_metrics.cli.options import (
-    identity,
-    kafka_settings_for,
-    partition_options,
-    partitioner,
-    redis_options,
-    settings_for_state,
-    web_options,
-)
+from stream_metrics.cli.client_options import partitioner, redis_options
+from stream_metrics.cli.options import identity, kafka_settings_for, web_options
+from stream_metrics.cli.process import WorkerProcess, prepare_process
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.topics import check_state_topics, state_topic_counts
 from stream_metrics.core.alerts.obstacles import PASSING
-from stream_metrics.core.compiled import ENGINE, slow
-from stream_metrics.core.engine.windows import Windows
-from stream_metrics.core.garbage_collection import collect_rarely
-from stream_metrics.live.health import Health, ProgressMonitor, run_together
+from stream_metrics.core.compiled import ENGINE
 from stream_metrics.live.kafka.cluster import Cluster
 from stream_metrics.live.kafka.cluster import Group as Membership
 from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
@@ -40,41 +27,19 @@ from stream_metrics.live.kafka.internal_topic import KafkaUpstream
 from stream_metrics.live.kafka.output import KafkaFence, KafkaOutputs
 from stream_metrics.live.kafka.partitioners import PARTITIONERS
 from stream_metrics.live.kafka.repartition import KafkaRepartition
-from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
-from stream_metrics.live.page.board import Board, Inputs
-from stream_metrics.live.page.group import Group, OwnedPartitions, StateSource
-from stream_metrics.live.page.server import PageServer
-from stream_metrics.live.page.worst import WorstConversations
-from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable, Superseded
-from stream_metrics.live.prometheus.operations import Operations
-from stream_metrics.live.prometheus.windows import WindowCollector
+from stream_metrics.live.layout import Generation, Identity, Layout
+from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.live.redis.check import check, max_memory_ratio, memory_bytes
 from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.redis.store import RedisStore
-from stream_metrics.live.runaways import RunawayTurn, going_on
-from stream_metrics.live.web import Pages
-from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.keying import KeyMonitor
-from stream_metrics.live.worker.loop import Loop
 from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.ownership.build import pause_reason
 from stream_metrics.live.worker.ownership.generation_state import GenerationState
-from stream_metrics.live.worker.ownership.generations import join
-from stream_metrics.live.worker.ownership.switch import (
-    LAYOUT_CHECK_SECONDS,
-    SETTLE_SECONDS,
-    LayoutWatcher,
-    NoFence,
-    roll_forward,
-)
-from stream_metrics.live.worker.publication import Publication
 from stream_metrics.live.worker.repartition import route
-from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy, Stopped
-from stream_metrics.live.worker.surroundings import Surroundings
+from stream_metrics.live.worker.retry import ComponentReasons, Stopped
 
 WATCH_SECONDS = 2.0
-REPORT_SECONDS = 1.0
 REPARTITION = "repartition"  # the part that fills the internal topic
 REPARTITION_WAITING = frozenset(f"{REPARTITION}_{reason}" for reason in PASSING)
 
@@ -85,11 +50,8 @@ class UnsafeStore(Exception):
     """Redis is set up so that it may lose state; says what to change."""
 
 
-class Runtime:
-    """One live worker; with ``build``, it prefers the generation that is being built.
-
-    ``source``, ``loop`` and ``store`` (of its generation) are set once it works.
-    """
+class Runtime(WorkerProcess):
+    """One live worker over Kafka and Redis; ``source`` is set once it works."""
 
     def __init__(
         self,
@@ -99,92 +61,13 @@ class Runtime:
         *,
         build: bool = False,
     ) -> None:
-        self.settings = settings
-        self._build = build
-        self._publication: Publication | None = None
-        self.name = f"{socket.gethostname()}:{settings.web.port}"  # by which others call it
-        self.registry = CollectorRegistry()
-        if watchdog_seconds is None:
-            watchdog_seconds = settings.web.watchdog_seconds
-        self._watchdog_seconds = watchdog_seconds
-        self.health = Health(watchdog_seconds or math.inf)
-        ProcessCollector(registry=self.registry)
-        self.operations = Operations(
-            self.registry,
-            dict.fromkeys(settings.kafka.topics + settings.kafka.state_topics),
-            settings.metrics.windows,
-            settings.metrics.dimension,
-            settings.metrics.pools,
-        )
-        self.retry = RetryPolicy(self.health, self.operations.redis_error)
-        self.cache = ConversationCache(settings.state.cache_results)
+        topics = settings.kafka.topics + settings.kafka.state_topics
+        super().__init__(settings, topics, clock, watchdog_seconds, build=build)
         self.source: KafkaSource | None = None
-        self.store: StateStore | None = None
-        self.loop: Loop | None = None
         self._repartition: KafkaRepartition | None = None
-        self._shown: StateSource | None = None  # what the page reads
-        self._clock = clock or Clock()
-        self._windows = WindowCollector(
-            self._open_windows,
-            self._now_us,
-            configured=settings.metrics.agents,
-            dimension=settings.metrics.dimension,
-            retrieval=settings.engine_config().retrieval,
-        )
-        self.pages = Pages(self.registry, self.health, self._windows)
-        self._loops = settings.engine_config().rules.tables.loops
-        specs = settings.metrics.window_specs()
-        inputs = Inputs(
-            self.registry,
-            self.health,
-            self._open_windows,
-            self._owned,
-            self._now_us,
-            specs,
-            settings.metrics.agents,
-            settings.metrics.dimension,
-            runbook_url=settings.web.runbook_url,
-            group=Group(self.name, lambda: self._shown, self._owned, self._now_us, specs),
-            pools=settings.metrics.pools,
-            runaways=self._runaways,
-            loops=lambda: self._loops,
-            on_bug=self.operations.bug,
-        )
-        self._worst = WorstConversations(
-            lambda: None if self.health.building else self._shown,
-            self._owned,
-            self._now_us,
-            conversation_url=settings.web.conversation_url,
-            runaway_iterations=settings.alerts.runaway_iterations,
-        )
-        self.page = PageServer(Board(inputs), self._worst)
-
-    def _now_us(self) -> int:
-        return 1000 * self._clock.now_ms()
-
-    def _runaways(self) -> list[RunawayTurn]:
-        """The turns that run away: of other workers, as the worst conversations were last read."""
-        ours = self.operations.runaways.going_on()
-        return going_on([*self._worst.runaways(), *ours], self._clock.now_ms())
-
-    def _open_windows(self) -> list[Windows]:
-        loop, publication = self.loop, self._publication
-        if loop is None or publication is None:
-            return []
-        return publication.windows(p.windows for p in loop.partitions)
-
-    def _owned(self) -> OwnedPartitions:
-        loop = self.loop
-        if loop is None:
-            return OwnedPartitions()
-        numbers = sorted(partition.number for partition in loop.partitions)
-        return OwnedPartitions(numbers, loop.partition_total, loop.behind_ms())
 
     async def run(self) -> None:
         """Work until ``stop``; raises if the worker must not start or continue."""
-        # Cached conversations are many long-lived objects, which each full collection traverses.
-        # They have no reference cycles, so they are freed without it.
-        collect_rarely()
         settings = self.settings
         log.info(
             "stream-metrics worker starts",
@@ -196,43 +79,26 @@ class Runtime:
             redis=mask_url(settings.redis.url),
             engine=ENGINE,
         )
-        if (why := slow()) is not None:
-            log.warning(f"the engine is {ENGINE}: {why}")
+        prepare_process()
         if not settings.state.key():
             log.warning(
                 "the digest key is empty: anyone who can read Redis can check whether a guessed "
                 "text is in the state"
             )
         store = connect(redis_options(settings))
-        reporting = asyncio.create_task(self._report())
+        reporting = asyncio.create_task(self.report())
+
+        async def first() -> Identity:
+            return identity(settings, await self._counts(Cluster(settings.kafka), settings))
+
         try:
             await self._check_store(store)
-            generation, layout = await self._join(settings, store)
-            settings = settings_for_state(settings, generation.identity)
-            try:
-                await self._work(settings, generation, layout, store)
-            except Superseded as superseded:
-                with suppress(StoreUnavailable, InvalidTransition):  # whoever is next tries again
-                    await roll_forward(store, generation, superseded, self._clock.now_ms())
-                raise
+            await self.work_over(store, first, settings.kafka.state_topics)
         except Stopped:
             pass
         finally:
             reporting.cancel()
             await store.close()
-
-    async def _join(self, settings: Settings, store: RedisStore) -> tuple[Generation, Layout]:
-        """The generation of state to work on, and the layout; the first worker creates one."""
-        topics = dict.fromkeys(settings.kafka.state_topics, 0)
-
-        def ours(built: Identity) -> Identity:
-            return identity(settings_for_state(settings, built), topics)
-
-        async def first() -> Identity:
-            return identity(settings, await self._counts(Cluster(settings.kafka), settings))
-
-        schema, now_ms = settings.state.write_schema, self._clock.now_ms
-        return await join(store, ours, first, schema, now_ms, self.retry, build=self._build)
 
     async def _counts(self, cluster: Cluster, settings: Settings) -> dict[str, int]:
         """The partition counts of the topics; waits until the brokers are available."""
@@ -249,50 +115,29 @@ class Runtime:
             check_state_topics(settings.kafka, counts)
             return counts
 
-    async def _work(
-        self, settings: Settings, generation: Generation, layout: Layout, space: RedisStore
+    async def work(
+        self, settings: Settings, generation: Generation, layout: Layout, space: StateStore
     ) -> None:
-        """Work until ``stop`` on a generation, which was in use in this layout."""
-        base, ours, clock = settings.kafka, generation.identity, self._clock
+        """See ``WorkerProcess.work``."""
+        assert isinstance(space, RedisStore)
+        base, ours, clock = settings.kafka, generation.identity, self.clock
         kafka = kafka_settings_for(base, generation)
         settings = settings.model_copy(update={"kafka": kafka})
-        log.info("deduplication tables", number=settings.dedup.in_force().number)
         letters = KafkaDeadLetters(kafka, clock.now_ms)
         outputs = KafkaOutputs(kafka) if kafka.output_topic else None
-        published = self._publication = Publication(space, generation, letters, outputs)
-        options = replace(
-            partition_options(settings),
-            identity=replace(ours, schema_version=settings.state.write_schema),
-            partitioner=partitioner(ours),
-            now_ms=clock.now_ms,
-            latest_ms=clock.latest_ms,
-            worker=self.name,
+        published = self.publish(space, generation, letters, outputs)
+        copies = kafka.repartition_topic is not None
+        state = self.keep_state(
+            settings, generation, layout, space, published, partitioner(ours), internal=copies
         )
-        state = GenerationState(
-            space,
-            layout,
-            generation,
-            options,
-            published,
-            self.cache,
-            self.operations,
-            self.retry,
-            now_ms=clock.now_ms,
-            internal=options.partitioner if kafka.repartition_topic is not None else None,
-            on_muted=partial(self._muted, generation.number),
-        )
-        self.store = state.store
-        self._loops = options.engine.rules.tables.loops
-        self._shown = StateSource(state.store, options.engine, options.agents, ours.count)
-        self.operations.partition_total(ours.count)
         cluster = Cluster(kafka)
         upstream = None
-        if kafka.repartition_topic is not None:
+        if copies:
             upstream = KafkaUpstream(kafka)
             self._repartition = KafkaRepartition(
                 kafka,
                 cluster,
-                partial(route, limits=options.engine.limits),
+                partial(route, limits=settings.limits.in_force()),
                 ComponentReasons(REPARTITION, self.health),
                 self.operations,
                 clock,
@@ -313,52 +158,26 @@ class Runtime:
             on_assigned=self.operations.rebalanced,
             on_committed=partial(self.operations.stage, "commit"),
         )
-        loop = self.loop = Loop(
-            self.source,
-            state,
-            LoopOptions(
-                kafka.state_topics,
-                kafka.on_offset_gap,
-                kafka.start,
-                kafka.commit_interval_seconds,
-                in_order=upstream is None,
-            ),
-            Surroundings(self.retry, self.health, self.operations, clock),
-            KeyMonitor(self.operations.keyed_differently, PARTITIONERS),
-            upstream,
+        options = LoopOptions(
+            kafka.state_topics,
+            kafka.on_offset_gap,
+            kafka.start,
+            kafka.commit_interval_seconds,
+            in_order=upstream is None,
         )
-        self.health.generation = generation.number
-        fence = KafkaFence(base) if base.output_topic is not None else NoFence()
-        rest = partial(self.retry.pause, 2 * SETTLE_SECONDS)  # half of it at least
-        watcher = state.watch(fence, rest)
-        parts: list[tuple[Loop | KafkaRepartition, frozenset[str]]] = [(loop, PASSING)]
-        if self._repartition is not None:
-            parts.append((self._repartition, REPARTITION_WAITING))
-        guard = ProgressMonitor(self.health, self._watchdog_seconds, parts, self.operations.stuck)
-        running = [*(part.run() for part, _ in parts), self._follow(watcher)]
+        loop = self.loop_over(self.source, state, options, PARTITIONERS, upstream)
+        beside = []
+        if (copying := self._repartition) is not None:
+            beside.append((copying, copying.run(), REPARTITION_WAITING))
+        fence = KafkaFence(base) if base.output_topic is not None else None
         try:
-            await run_together(running, self.stop, [self._watch(space, state), guard.run()])
+            await self.run_loop(loop, state, fence, beside, [self._watch(space, state)])
         finally:
             await letters.stop()
-            self._shown = None
             if outputs is not None:
                 await outputs.stop()
             if upstream is not None:
                 await upstream.stop()
-
-    def _muted(self, generation: int, is_muted: bool) -> None:
-        """Tell whether the generation is being built, or in force."""
-        self.health.building = is_muted
-        self.operations.generation(generation, building=is_muted)
-
-    async def _follow(self, watcher: LayoutWatcher) -> None:
-        """Check the layout at intervals; raises ``Superseded`` if the worker is to end."""
-        try:
-            while not self.retry.stopping:
-                await self.retry(watcher.look)
-                await self.retry.pause(LAYOUT_CHECK_SECONDS)
-        except Stopped:
-            pass
 
     async def _watch(self, store: RedisStore, state: GenerationState) -> None:
         """Check Redis at intervals, even if there is nothing to write."""
@@ -380,13 +199,6 @@ class Runtime:
             except Stopped:
                 return
 
-    async def _report(self) -> None:
-        """Export the reasons of ``/readyz`` all the time, also before there is a loop, and while a
-        call does not return."""
-        while True:
-            self.operations.obstructed(self.health.unready_reasons())
-            await asyncio.sleep(REPORT_SECONDS)
-
     async def _check_store(self, store: RedisStore) -> None:
         async def reachable() -> None:
             with suppress(StoreRefused):  # the check below reports it in detail
@@ -400,7 +212,7 @@ class Runtime:
                 raise UnsafeStore(f"{problem.message} (--force starts the worker anyway)")
 
     def stop(self) -> None:
-        """Finish the batch in flight and leave the group."""
-        self.retry.stop()
+        """See ``WorkerProcess.stop``."""
+        super().stop()
         if self._repartition is not None:
             self._repartition.stop()

@@ -42,6 +42,7 @@ from stream_metrics.live.settings import (
     AlertSettings,
     BridgeSettings,
     RedisSettings,
+    ServeSettings,
     StateSettings,
     WebSettings,
 )
@@ -75,6 +76,7 @@ class Settings(BaseSettings):
     otlp: OtlpSettings = OtlpSettings()
     labels: LabelSettings = LabelSettings()
     bridge: BridgeSettings = BridgeSettings()
+    serve: ServeSettings = ServeSettings()
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()

@@ -1,4 +1,4 @@
-"""Settings of the worker and the bridge: Redis, state, the bridge, and web pages."""
+"""Settings of the services: Redis, state, the bridge, one process without servers, web pages."""
 
 from __future__ import annotations
 
@@ -202,6 +202,48 @@ class BridgeSettings(SettingsTable):
             otlp.max_spans,
             otlp.max_trace_bytes,
         )
+
+
+class ServeSettings(SettingsTable):
+    """How `stream-metrics serve` works in one process, over one file."""
+
+    data: Path = Path("stream-metrics-data")
+    """The folder of the file, which is created if it is missing."""
+    host: str = "127.0.0.1"
+    """Address to listen on for traces and events; `web.host` is that of the page."""
+    otlp_port: int = Field(4318, ge=0, le=65_535)
+    """Port for traces and events; 0 picks a free one."""
+    token_file: Path | None = None
+    """A file with a token that senders must have, as `Authorization: Bearer`; needed where `host`
+    can be reached from other machines."""
+    retention: str = "7d"
+    """How long events are kept in the log, for builds and replays; `state.ttl` is that of state."""
+    spans_retention: str = "1d"
+    """How long spans, which hold texts, are kept in the log."""
+    max_bytes: int = Field(10 << 30, ge=1 << 20)
+    """The size of the file above which the oldest events and spans are deleted."""
+    max_backlog: int = Field(100_000, ge=1)
+    """The most events that wait to be read; above it, requests are answered with 503."""
+
+    @field_validator("retention", "spans_retention")
+    @classmethod
+    def _check_durations(cls, text: str) -> str:
+        parse_duration(text)
+        return text
+
+    @property
+    def retention_ms(self) -> int:
+        """``retention`` in milliseconds."""
+        return parse_duration(self.retention) // 1000
+
+    @property
+    def spans_retention_ms(self) -> int:
+        """``spans_retention`` in milliseconds."""
+        return parse_duration(self.spans_retention) // 1000
+
+    def token(self) -> str | None:
+        """The token; None without one. Raises ``UnreadableFile``."""
+        return read_secret(None, self.token_file, "serve.token_file")
 
 
 class AlertSettings(SettingsTable):

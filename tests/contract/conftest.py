@@ -1,11 +1,13 @@
-"""Fixtures: the memory store and the store on real Redis servers, each seen by two workers."""
+"""Fixtures: the stores in memory, in a file, and on real Redis servers, seen by two workers."""
 
 from __future__ import annotations
 
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,9 @@ from redis.asyncio import Redis, RedisCluster
 from deploy.local.process import blocking
 from deploy.local.waiting import wait_until
 from stream_metrics.live.layout import Generation, Identity
+from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.database import connect as connect_file
+from stream_metrics.live.local.store import LocalStore
 from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.ports import StateStore
 from stream_metrics.live.redis.connect import RedisOptions, connect
@@ -45,10 +50,14 @@ class Pair:
     generation: Generation
     remember: Remember
 
+    files: Sequence[Database] = ()
+
     async def close(self) -> None:
         """Close the connections."""
         for space in self.spaces:
             await space.close()
+        for file in self.files:
+            await file.close()
 
 
 async def begun(one: StateStore, two: StateStore, remember: Remember) -> Pair:
@@ -111,7 +120,7 @@ REAL_KINDS = [
 ]
 
 
-@pytest.fixture(params=["memory", *REAL_KINDS])
+@pytest.fixture(params=["memory", "local", *REAL_KINDS])
 def kind(request: pytest.FixtureRequest) -> str:
     """The kind of store."""
     return str(request.param)
@@ -122,6 +131,9 @@ def make_pair(kind: str, request: pytest.FixtureRequest) -> Callable[[], Corouti
     """A function that makes an empty namespace."""
     if kind == "memory":
         return memory_pair
+    if kind == "local":
+        folder = request.getfixturevalue("tmp_path")
+        return lambda: local_pair(folder / uuid.uuid4().hex)
     process: RedisProcess = request.getfixturevalue("redis_process")
     if kind == "cluster":
         url = request.getfixturevalue("cluster_process").url
@@ -159,6 +171,30 @@ async def memory_pair() -> Pair:
         return go_back
 
     return await begun(store, store, remember)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Make a file of SQLite the same as another one, as its users see them."""
+    with closing(connect_file(source)) as old, closing(connect_file(target)) as new:
+        old.backup(new)
+
+
+async def local_pair(path: Path) -> Pair:
+    """Two processes' connections to a new file."""
+    files = [Database(path), Database(path)]
+
+    async def remember() -> Callable[[], Awaitable[None]]:
+        copy = path.with_suffix(".copy")
+        copy_file(path, copy)
+
+        async def go_back() -> None:
+            copy_file(copy, path)
+
+        return go_back
+
+    made = await begun(LocalStore(files[0]), LocalStore(files[1]), remember)
+    made.files = files
+    return made
 
 
 async def redis_pair(url: str, *, cluster: bool = False, sentinel: str | None = None) -> Pair:

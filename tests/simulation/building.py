@@ -18,7 +18,7 @@ from typing import Any, Final
 from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.cli.options import partitioner
+from stream_metrics.cli.client_options import partitioner
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS

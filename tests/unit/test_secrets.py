@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
-from stream_metrics.cli.options import check_worker_settings
+from stream_metrics.cli.client_options import check_worker_settings
 from stream_metrics.cli.settings import Settings, mask_url
 from stream_metrics.clients.setting_files import UnreadableFile
 from stream_metrics.live.auth import password_matches

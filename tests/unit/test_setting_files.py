@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from docs.pages.settings import settings
+from stream_metrics.cli.client_options import check_worker_settings
 from stream_metrics.cli.common import load_settings
 from stream_metrics.cli.environment import variable
 from stream_metrics.cli.errors import error_lines
-from stream_metrics.cli.options import check_worker_settings
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.setting_files import UnreadableFile
 from tests.helpers import ran

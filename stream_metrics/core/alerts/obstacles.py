@@ -51,6 +51,8 @@ OBSTACLES: Final = (
     Obstacle("output", "the output topic", WRITES, bridge=False),
     Obstacle("topic", "the topics that the bridge writes", WRITES, worker=False),
     Obstacle("repartition_topic", "the internal topic", WRITES, bridge=False),
+    Obstacle("disk", "room on the disk", WRITES, bridge=False),
+    Obstacle("backlog", "records to be read before it accepts more", WRITES, bridge=False),
     Obstacle("partitions", "a build for other partition counts", READING, bridge=False),
     Obstacle("reading", "memory in Redis for a build", READING, severity=WARNING, bridge=False),
     Obstacle("halted", "a decision about a halted partition", GAP, passes=False),
@@ -148,11 +150,13 @@ WAITING: Final = (
     ),
     _alert(
         WRITES, "a topic has not accepted what a worker or a bridge writes for two minutes: dead "
-        "letters, rows of the output topic, or copies and events for the next one to read", "2m",
-        f"{_WHO} stands still: a topic does not accept what it writes ({{{{ $labels.reason }}}})",
-        f"{_WHO} waits until Kafka stores what it writes, which would be missing otherwise. Its "
-        "/readyz names the topic and why; `stream-metrics check` tests all topics. "
-        f"{_NOTHING_LOST}",
+        "letters, rows of the output topic, or copies and events for the next one to read; or "
+        "`stream-metrics serve` has accepted no events, because its disk is full or too many wait "
+        "to be read", "2m",
+        f"{_WHO} stands still: what it writes is not accepted ({{{{ $labels.reason }}}})",
+        f"{_WHO} waits until Kafka, or its disk, stores what it writes, which would be missing "
+        "otherwise. Its /readyz names the topic or file and why; `stream-metrics check` tests all "
+        f"topics. {_NOTHING_LOST}",
     ),
     # A rebalance, and taking over partitions, take a minute or two; a build's tombstones longer.
     _alert(

@@ -159,7 +159,7 @@ RULES: Final = (
     _waits("topics", "Topics missing", TOPICS, "Was the topic deleted?", KAFKA),
     _waits(
         "writes", "Writes refused", WRITES,
-        "Does the topic exist, are enough replicas in sync, and is there room on the disks?",
+        "Is there room on the disks? Does the topic exist, and are enough replicas in sync?",
         KAFKA,
     ),
     _waits(

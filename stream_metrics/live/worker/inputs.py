@@ -124,6 +124,7 @@ class CommittedInputs:
         self._gauges = gauges
         self._clock = clock
         self._monotonic = monotonic
+        self._unanswered = SourceUnavailable.reason  # the last reason, which an answer clears
         self._joined = False
         self._assignment: Assignment | None = None  # the one that was processed
         self._all: list[PartitionId] = []  # every partition of the topics
@@ -350,10 +351,12 @@ class CommittedInputs:
             return False  # reading reports the missing rights
         except (SourceUnavailable, TimeoutError) as error:
             why = str(error) or "brokers do not answer: TimeoutError"
-            self._reasons.set("kafka", why)
+            if isinstance(error, SourceUnavailable):
+                self._unanswered = error.reason
+            self._reasons.set(self._unanswered, why)
             self._ends.expire(self._logs)
             return False
-        self._reasons.clear("kafka")
+        self._reasons.clear(self._unanswered)
         for place, input_log in self.reading().items():
             if passed.get(place, 0) > input_log.position.offset:
                 time_ms = input_log.position.record_time_ms

@@ -37,6 +37,7 @@ class Probe:
         self._retry = surroundings.retry
         self._reasons = surroundings.reasons
         self._filled_ms = 0  # the last ``upstream.read_up_to_ms``
+        self._unanswered = SourceUnavailable.reason  # the last reason, which an answer clears
         self._ends = AnsweredEnds(surroundings.metrics, surroundings.monotonic)
 
     def filled_up_to_ms(self) -> int:
@@ -58,13 +59,15 @@ class Probe:
             async with asyncio.timeout(PROBE_SECONDS):
                 await self.ask()
         except (SourceUnavailable, TimeoutError) as error:
-            self._reasons.set("kafka", str(error) or "brokers do not answer: TimeoutError")
+            if isinstance(error, SourceUnavailable):
+                self._unanswered = error.reason
+            self._reasons.set(self._unanswered, str(error) or "brokers do not answer: TimeoutError")
             self._expire()
         except RightsMissing:
-            self._reasons.clear("kafka")  # they answer; reading reports the missing rights
+            self._reasons.clear(self._unanswered)  # they answer; reading reports the missing rights
             self._expire()
         else:
-            self._reasons.clear("kafka")
+            self._reasons.clear(self._unanswered)
 
     def _expire(self) -> None:
         """Report that the lag is unknown, if the last answer is too long ago."""

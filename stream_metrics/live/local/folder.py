@@ -1,0 +1,110 @@
+"""The folder of one process: who uses it, its digest key, and the SQLite file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+DATABASE: Final = "stream-metrics.db"
+LOCK: Final = "lock"
+KEY: Final = "digest.key"
+
+_PRIVATE: Final = 0o600  # the log has the texts that agents found
+
+
+class FolderRefused(Exception):
+    """The folder cannot be used; the message says why, and what to do."""
+
+
+class FolderInUse(FolderRefused):
+    """Another process uses the folder."""
+
+
+def database_of(folder: Path) -> Path:
+    """The file of a folder."""
+    return folder / DATABASE
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Create the folder if it is missing, and keep other processes from using it.
+
+    The lock ends with the process, however that ends. Raises ``FolderInUse``, which names the
+    other process, and ``FolderRefused``.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, _PRIVATE)
+    except OSError as error:
+        raise _refused(folder, error) from error
+    try:
+        _lock(lock, folder)
+        with suppress(OSError):  # a full disk: the lock holds without the number
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock(lock: int, folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+        who = f"process {pid}" if pid.isdecimal() else "another process"
+        raise FolderInUse(
+            f"{folder} is in use by {who}. Stop that one, or choose another folder with --data"
+        ) from None
+    except OSError as error:
+        raise _refused(folder, error) from error
+
+
+def prepare_database(folder: Path) -> Path:
+    """The path of the folder's file, which nobody but its owner may read, created if missing."""
+    path = database_of(folder)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE))
+        _sync(folder)
+    except OSError as error:
+        raise _refused(folder, error) from error
+    return path
+
+
+def digest_key_file(folder: Path) -> Path:
+    """The file with the folder's digest key, made at the first start; never half a key."""
+    path, made = folder / KEY, folder / f"{KEY}.{os.getpid()}"
+    try:
+        if path.exists():
+            return path
+        made.unlink(missing_ok=True)
+        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        made.rename(path)
+        _sync(folder)
+    except OSError as error:
+        raise _refused(folder, error) from error
+    return path
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _refused(folder: Path, error: OSError) -> FolderRefused:
+    return FolderRefused(
+        f"{folder} cannot be used: {error.strerror}. Choose a folder that can be written, with "
+        "--data, or make room"
+    )

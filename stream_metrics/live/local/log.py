@@ -1,0 +1,280 @@
+"""The log in the SQLite file: what was accepted, in order, with an offset for each record.
+
+A record gets its offset, and is stored, in the transaction of whoever appends it, so offsets have
+no holes. Old records are deleted from the beginning, but never one that is still to be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from stream_metrics.core.events.record import Extent, Record
+from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.tables import EVENTS, TOPICS
+
+READ_RECORDS: Final = 2_000
+READ_BYTES: Final = 8 << 20
+TRIMMED_AT_ONCE: Final = 1_000  # records, so that others do not wait long for the writer
+
+
+class Entry(NamedTuple):
+    """A record to append."""
+
+    key: bytes
+    value: bytes
+
+
+class Backlog(Exception):
+    """So much is still to be read that no more is accepted now; the message says how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How old records of a topic may become, and the size of the file above which the oldest go."""
+
+    ages_ms: Mapping[str, int]
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """How many records of each topic were ever deleted: too old, or to make room."""
+
+    aged: Mapping[str, int]
+    crowded: Mapping[str, int]
+
+
+class Log:
+    """The records of each topic; a topic is one log.
+
+    A reader of a topic ``listen``s, and is then woken by what this process appends.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._listeners: dict[str, list[asyncio.Event]] = {topic: [] for topic in TOPICS}
+
+    def listen(self, topics: Collection[str]) -> asyncio.Event:
+        """An event that is set whenever this process has appended to one of the topics."""
+        heard = asyncio.Event()
+        for topic in topics:
+            self._listeners[topic].append(heard)
+        return heard
+
+    async def append(
+        self,
+        topic: str,
+        entries: Sequence[Entry],
+        timestamp_ms: int,
+        max_backlog: int | None = None,
+    ) -> int:
+        """Append all entries or none; returns the offset of the first one once they are stored.
+
+        Raises ``Backlog`` if more than ``max_backlog`` records would then be unread.
+        """
+
+        def append(connection: sqlite3.Connection) -> int:
+            extent = _extent(connection, topic)
+            if max_backlog is not None:
+                behind = extent.end - _read_up_to(connection, topic, extent)
+                if behind + len(entries) > max(max_backlog, len(entries)):
+                    raise Backlog(f"{behind:,} records are stored that were not read yet")
+            connection.executemany(
+                f"INSERT INTO {topic} VALUES (?, ?, ?, ?)",  # noqa: S608
+                [
+                    (offset, timestamp_ms, entry.key, entry.value)
+                    for offset, entry in enumerate(entries, extent.end)
+                ],
+            )
+            connection.execute(
+                'UPDATE logs SET "end" = "end" + ? WHERE topic = ?', (len(entries), topic)
+            )
+            return extent.end
+
+        first = await self._database.write(append)
+        for heard in self._listeners[topic]:
+            heard.set()
+        return first
+
+    async def read(
+        self,
+        offsets: Mapping[str, int],
+        max_records: int = READ_RECORDS,
+        max_bytes: int = READ_BYTES,
+    ) -> dict[str, list[Record]]:
+        """The next records of each topic from its offset, at least one if there is any."""
+        return await self._database.read(
+            lambda at: {
+                topic: _records(at, topic, offset, max_records, max_bytes)
+                for topic, offset in offsets.items()
+            }
+        )
+
+    async def extents(self, topics: Collection[str]) -> dict[str, Extent]:
+        """The current first and end offset of each topic."""
+        return await self._database.read(lambda at: {topic: _extent(at, topic) for topic in topics})
+
+    async def first_since(self, times_ms: Mapping[str, int]) -> dict[str, int]:
+        """The first offset at or after each time; topics without such a record are omitted."""
+
+        def find(connection: sqlite3.Connection) -> dict[str, int]:
+            found = {}
+            for topic, since_ms in times_ms.items():
+                statement = f'SELECT min("offset") FROM {topic} WHERE timestamp_ms >= ?'  # noqa: S608
+                [offset] = connection.execute(statement, (since_ms,)).fetchone()
+                if offset is not None:
+                    found[topic] = offset
+            return found
+
+        return await self._database.read(find)
+
+    async def time_at(self, topic: str, extent: Extent) -> int | None:
+        """The timestamp of the first record of the extent; None if there is none."""
+        statement = (
+            f'SELECT timestamp_ms FROM {topic} WHERE "offset" >= ? AND "offset" < ? '  # noqa: S608
+            'ORDER BY "offset" LIMIT 1'
+        )
+        found = await self._database.read(
+            lambda at: at.execute(statement, (extent.first, extent.end)).fetchone()
+        )
+        return None if found is None else int(found[0])
+
+    # -- what readers have committed
+
+    async def commit(self, reader: str, commits: Mapping[str, tuple[int, str]]) -> None:
+        """Store offsets and notes of a reader."""
+        rows = [(reader, topic, *commit) for topic, commit in commits.items()]
+        statement = "INSERT OR REPLACE INTO commits VALUES (?, ?, ?, ?)"
+        await self._database.write(lambda at: at.executemany(statement, rows))
+
+    async def committed(self, reader: str) -> dict[str, tuple[int, str]]:
+        """The offsets and notes of a reader, by topic."""
+        statement = 'SELECT topic, "offset", note FROM commits WHERE reader = ?'
+        rows = await self._database.read(lambda at: at.execute(statement, (reader,)).fetchall())
+        return {topic: (offset, note) for topic, offset, note in rows}
+
+    # -- retention
+
+    async def trim(self, retention: Retention, now_ms: int) -> bool:
+        """Delete some of the records that are too old or too many; whether there may be more."""
+        return await self._database.write(lambda at: _trim(at, retention, now_ms))
+
+    async def deleted(self) -> Deleted:
+        """How many records were ever deleted."""
+        statement = "SELECT topic, aged, crowded FROM logs"
+        rows = await self._database.read(lambda at: at.execute(statement).fetchall())
+        return Deleted(
+            {topic: aged for topic, aged, _ in rows},
+            {topic: crowded for topic, _, crowded in rows},
+        )
+
+    async def used_bytes(self) -> int:
+        """The bytes of the file that hold something."""
+        return await self._database.read(_used_bytes)
+
+
+def _extent(connection: sqlite3.Connection, topic: str) -> Extent:
+    statement = 'SELECT first, "end" FROM logs WHERE topic = ?'
+    first, end = connection.execute(statement, (topic,)).fetchone()
+    return Extent(first, end)
+
+
+def _records(
+    connection: sqlite3.Connection, topic: str, offset: int, max_records: int, max_bytes: int
+) -> list[Record]:
+    statement = (
+        f'SELECT "offset", timestamp_ms, key, value FROM {topic} WHERE "offset" >= ? '  # noqa: S608
+        'ORDER BY "offset" LIMIT ?'
+    )
+    found: list[Record] = []
+    for at, timestamp_ms, key, value in connection.execute(statement, (offset, max_records)):
+        found.append(Record(value, key, timestamp_ms, topic, 0, at))
+        max_bytes -= len(value or b"")
+        if max_bytes <= 0:
+            break
+    return found
+
+
+def _read_up_to(connection: sqlite3.Connection, topic: str, extent: Extent) -> int:
+    """The offset up to which everybody has read: each generation of state that is in use, or the
+    readers that commit."""
+    if topic == EVENTS:
+        statement = (
+            'SELECT min("offset") FROM positions JOIN partitions USING (place) '
+            "LEFT JOIN frozen USING (mark, number) "
+            "WHERE topic = ? AND NOT wiping AND frozen.by IS NULL"
+        )
+        [offset] = connection.execute(statement, (topic.encode(),)).fetchone()
+    else:
+        statement = 'SELECT min("offset") FROM commits WHERE topic = ?'
+        [offset] = connection.execute(statement, (topic,)).fetchone()
+    return extent.first if offset is None else extent.nearest(offset)
+
+
+def _trim(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
+    for topic, age_ms in retention.ages_ms.items():
+        if _delete_aged(connection, topic, age_ms, now_ms):
+            return True
+    statement = "DELETE FROM letters WHERE id IN (SELECT id FROM letters ORDER BY id LIMIT ?)"
+    statement += " AND written_ms < ?"
+    before_ms = now_ms - retention.ages_ms[EVENTS]
+    if connection.execute(statement, (TRIMMED_AT_ONCE, before_ms)).rowcount:
+        return True
+    return _used_bytes(connection) > retention.max_bytes and _delete_oldest(connection, retention)
+
+
+def _delete_aged(connection: sqlite3.Connection, topic: str, age_ms: int, now_ms: int) -> bool:
+    """Delete the records before the first one that is young, and was written by a clock that can
+    have been right: one far ahead must not keep all that come after it."""
+    extent = _extent(connection, topic)
+    statement = (
+        f'SELECT "offset", timestamp_ms FROM {topic} WHERE "offset" < ? '  # noqa: S608
+        'ORDER BY "offset" LIMIT ?'
+    )
+    end = _read_up_to(connection, topic, extent)
+    before = extent.first
+    for offset, timestamp_ms in connection.execute(statement, (end, TRIMMED_AT_ONCE)):
+        if abs(now_ms - timestamp_ms) <= age_ms:
+            break
+        before = offset + 1
+    return _delete(connection, topic, extent.first, before, "aged")
+
+
+def _delete_oldest(connection: sqlite3.Connection, retention: Retention) -> bool:
+    """Delete some records of the topic whose first record is the oldest."""
+    oldest: list[tuple[int, str, Extent]] = []
+    for topic in retention.ages_ms:
+        extent = _extent(connection, topic)
+        read = Extent(extent.first, _read_up_to(connection, topic, extent))
+        statement = f'SELECT timestamp_ms FROM {topic} WHERE "offset" = ?'  # noqa: S608
+        found = connection.execute(statement, (extent.first,)).fetchone()
+        if found is not None and read.first < read.end:
+            oldest.append((found[0], topic, read))
+    if not oldest:
+        return False
+    _, topic, read = min(oldest, key=lambda one: one[:2])
+    before = min(read.end, read.first + TRIMMED_AT_ONCE)
+    return _delete(connection, topic, read.first, before, "crowded")
+
+
+def _delete(connection: sqlite3.Connection, topic: str, first: int, before: int, why: str) -> bool:
+    """Delete the records from ``first`` to before ``before``, and count them."""
+    if before <= first:
+        return False
+    connection.execute(f'DELETE FROM {topic} WHERE "offset" < ?', (before,))  # noqa: S608
+    connection.execute(
+        f"UPDATE logs SET first = ?, {why} = {why} + ? WHERE topic = ?",  # noqa: S608
+        (before, before - first, topic),
+    )
+    return True
+
+
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    [pages] = connection.execute("PRAGMA page_count").fetchone()
+    [free] = connection.execute("PRAGMA freelist_count").fetchone()
+    [size] = connection.execute("PRAGMA page_size").fetchone()
+    return int((pages - free) * size)

@@ -1,0 +1,273 @@
+"""Receives events over HTTP and appends them to the log.
+
+The order of effects of a request (each must hold before the next begins):
+
+1. limit    who it comes from, how many there are at once, its size and its time
+2. inflate  the body, in steps, up to a limit
+3. decode   every event; those that are refused are told with place, reason and message
+4. append   the others, in one transaction, which other requests share
+5. answer   once they are on the disk
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import zlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+from aiohttp import hdrs, web
+
+from stream_metrics.core.events.bodies import Placed, events_of
+from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.foreign import with_form
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.live.local.database import FileDamaged, FileUnavailable
+from stream_metrics.live.local.log import Backlog, Entry, Log
+from stream_metrics.live.local.tables import EVENTS
+from stream_metrics.live.worker.clock import wall_ms
+from stream_metrics.live.worker.retry import Reasons
+
+EVENTS_PATH: Final = "/v1/events"
+DECODED_AT_ONCE: Final = 100  # events, so that others do not wait long for the event loop
+TROUBLED_SECONDS: Final = 15.0  # how long a refused request is a reason on ``/readyz``
+_JSON: Final = "application/json; charset=utf-8"
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What is let in. Bodies are held as they came until it is their turn to be inflated.
+
+    ``token``, if it is set, is asked for. ``max_backlog`` bounds the records that are still to be
+    read.
+    """
+
+    token: str | None = None
+    max_backlog: int = 100_000
+    body_bytes: int = 16 << 20
+    inflated_bytes: int = 64 << 20
+    held_bytes: int = 128 << 20
+    events: int = 100_000
+    requests: int = 64
+    inflated_at_once: int = 2
+    body_seconds: float = 30.0
+
+
+class Counts(Protocol):
+    """Receives counts; every method is cheap and never raises."""
+
+    def answered(self, path: str, status: int) -> None: ...
+    def accepted(self, events: int) -> None: ...
+    def refused(self, reasons: Mapping[str, int]) -> None: ...
+
+
+class Answer(NamedTuple):
+    """A status, and what the body says. ``retry_seconds`` says when to try again."""
+
+    status: int
+    document: Mapping[str, Any]
+    retry_seconds: int | None = None
+
+
+class _Refused(Exception):
+    """The whole request is refused."""
+
+    def __init__(self, status: int, why: str, retry_seconds: int | None = None) -> None:
+        super().__init__(why)
+        self.answer = Answer(status, {"error": why}, retry_seconds)
+
+
+class Receiver:
+    """Answers requests with events; ``clock`` is in milliseconds of Unix time.
+
+    While requests cannot be stored, ``reasons`` says why.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        limits: Limits,
+        doors: Doors,
+        counts: Counts,
+        reasons: Reasons,
+        clock: Callable[[], int] = wall_ms,
+    ) -> None:
+        self._log = log
+        self._limits = limits
+        self._doors = doors
+        self._counts = counts
+        self._reasons = reasons
+        self._clock = clock
+        self._requests = self._held_bytes = 0
+        self._turns = asyncio.Semaphore(doors.inflated_at_once)
+        self._ends: dict[str, asyncio.TimerHandle] = {}  # of reasons
+
+    def add_to(self, app: web.Application) -> None:
+        """Add the route to an application."""
+        app.router.add_post(EVENTS_PATH, self._handler(self._events))
+
+    def _handler(
+        self, take: Callable[[bytes], Awaitable[Answer]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                self._check(request)
+                with self._among_others():
+                    answer = await self._take(request, take)
+            except _Refused as refused:
+                answer = refused.answer
+            self._counts.answered(request.path, answer.status)
+            return _response(answer)
+
+        return handle
+
+    # -- 1. and 2. the body ---------------------------------------------------------------------
+
+    def _check(self, request: web.Request) -> None:
+        if hdrs.ORIGIN in request.headers:
+            raise _Refused(403, "requests from web pages are not accepted")
+        token = self._doors.token
+        if token is not None:
+            given = request.headers.get(hdrs.AUTHORIZATION, "").encode("utf-8", "surrogateescape")
+            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+                raise _Refused(401, "send the header `Authorization: Bearer` with the token")
+        if (request.content_length or 0) > self._doors.body_bytes:
+            raise self._too_large()
+
+    def _too_large(self) -> _Refused:
+        return _Refused(413, f"the body has more than {self._doors.body_bytes} bytes; send less")
+
+    @contextmanager
+    def _among_others(self) -> Iterator[None]:
+        if self._requests >= self._doors.requests:
+            raise _Refused(503, "too many requests at once", retry_seconds=1)
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+
+    async def _take(
+        self, request: web.Request, take: Callable[[bytes], Awaitable[Answer]]
+    ) -> Answer:
+        held = 0
+        try:
+            chunks = []
+            async with asyncio.timeout(self._doors.body_seconds):
+                async for chunk in request.content.iter_any():
+                    held += len(chunk)
+                    self._held_bytes += len(chunk)
+                    if held > self._doors.body_bytes:
+                        raise self._too_large()
+                    if self._held_bytes > self._doors.held_bytes:
+                        raise _Refused(503, "too many large requests at once", retry_seconds=1)
+                    chunks.append(chunk)
+            async with self._turns:
+                return await take(await self._inflated(request, b"".join(chunks)))
+        except TimeoutError:
+            raise _Refused(408, "the body did not arrive in time") from None
+        finally:
+            self._held_bytes -= held
+
+    async def _inflated(self, request: web.Request, body: bytes) -> bytes:
+        encoding = request.headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower()
+        if encoding in ("", "identity"):
+            return body
+        if encoding != "gzip":
+            raise _Refused(415, "send the body as it is, or with `Content-Encoding: gzip`")
+        inflated = await asyncio.to_thread(inflate, body, self._doors.inflated_bytes)
+        if inflated is None:
+            most = self._doors.inflated_bytes
+            raise _Refused(413, f"the body inflates to more than {most} bytes; send less")
+        return inflated
+
+    # -- 3. to 5. events ------------------------------------------------------------------------
+
+    async def _events(self, body: bytes) -> Answer:
+        now_ms = self._clock()
+        entries: list[Entry] = []
+        refusals: list[dict[str, object]] = []
+        reasons: Counter[str] = Counter()
+        placed, number = events_of(body), 0
+        while chunk := list(islice(placed, DECODED_AT_ONCE)):
+            number += len(chunk)
+            if number > self._doors.events:
+                raise _Refused(413, f"more than {self._doors.events} events; send fewer at once")
+            for place, bad in self._decode(chunk, entries, now_ms):
+                reasons[bad.reason] += 1
+                refusals.append({"place": place, "reason": bad.reason, "message": bad.message})
+            await asyncio.sleep(0)
+        if not number:
+            raise _Refused(400, "there is no event in the body")
+        if entries:
+            await self._append(entries, now_ms)
+        self._counts.accepted(len(entries))
+        self._counts.refused(reasons)
+        document = {"accepted": len(entries), "refused": refusals}
+        return Answer(200 if entries else 400, document)
+
+    def _decode(
+        self, chunk: Iterable[Placed], entries: list[Entry], now_ms: int
+    ) -> Iterator[tuple[int, BadRecord]]:
+        """Add the valid events to ``entries``; the places of the others, and what is wrong."""
+        for place, value in chunk:
+            found = decode(value, timestamp_ms=now_ms, limits=self._limits)
+            if isinstance(found, BadRecord):
+                yield place, with_form(found, value)
+            else:
+                entries.append(Entry(found.conversation_id.encode(), value))
+
+    async def _append(self, entries: list[Entry], now_ms: int) -> None:
+        try:
+            await self._log.append(EVENTS, entries, now_ms, self._doors.max_backlog)
+        except (FileUnavailable, FileDamaged) as error:
+            self._trouble(FileUnavailable.reason, str(error))
+            raise _Refused(503, "the disk takes no events now", retry_seconds=5) from error
+        except Backlog as error:
+            self._trouble("backlog", str(error))
+            raise _Refused(503, str(error), retry_seconds=5) from error
+
+    def _trouble(self, reason: str, why: str) -> None:
+        """Tell why a request was refused, until none is any more."""
+        self._reasons.set(reason, why)
+        if (end := self._ends.pop(reason, None)) is not None:
+            end.cancel()
+        loop = asyncio.get_running_loop()
+        self._ends[reason] = loop.call_later(TROUBLED_SECONDS, self._reasons.clear, reason)
+
+
+def inflate(body: bytes, most: int) -> bytes | None:
+    """What ``gzip`` has packed, of one or several members; None if that is more than ``most``.
+
+    Raises ``_Refused`` if it is not that. No more than ``most`` bytes and one are ever made.
+    """
+    parts, left = [], most + 1
+    try:
+        while body and left:
+            inflating = zlib.decompressobj(_GZIP)
+            part = inflating.decompress(body, left)
+            parts.append(part)
+            left -= len(part)
+            if not inflating.eof:
+                if left:
+                    raise _Refused(400, "the body is no complete gzip data")
+                return None
+            body = inflating.unused_data
+    except zlib.error:
+        raise _Refused(400, "the body is no gzip data, as `Content-Encoding` says") from None
+    return b"".join(parts) if left else None
+
+
+def _response(answer: Answer) -> web.Response:
+    headers = {hdrs.CONTENT_TYPE: _JSON, hdrs.CACHE_CONTROL: "no-store"}
+    if answer.retry_seconds is not None:
+        headers[hdrs.RETRY_AFTER] = str(answer.retry_seconds)
+    body = json.dumps(answer.document).encode() + b"\n"
+    return web.Response(status=answer.status, body=body, headers=headers)

@@ -1,0 +1,233 @@
+"""``stream-metrics serve``: the engine, its page and the receiver in one process, over a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from threading import Timer
+
+import aiohttp
+import pytest
+
+from stream_metrics.cli.serving import ServeProcess, listening
+from stream_metrics.cli.settings import Settings
+from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.folder import database_of, held, prepare_database
+from stream_metrics.live.local.log import Log
+from tests.helpers import ran, wait_until
+from tests.serving import Served, check_file, everything, serving
+
+NOW_S = 1_718_020_800
+
+
+def settings(folder: Path, **serve: object) -> Settings:
+    """Settings of a process on free ports."""
+    return Settings.model_validate(
+        {
+            "serve": {"data": folder, "otlp_port": 0, **serve},
+            "web": {"port": 0},
+            "state": {"digest_key": "a secret of the tests"},
+        }
+    )
+
+
+def events(conversations: int = 12, seed: int = 1) -> list[bytes]:
+    """Events of today, some of which are not valid."""
+    profile = TrafficProfile(
+        seed=seed,
+        conversations=conversations,
+        duration_seconds=600,
+        turns=(1, 2),
+        iterations=(1, 3),
+        results_per_search=4,
+        invalid=0.05,
+    )
+    return [record.value for record in generate(profile) if record.value.strip()]
+
+
+@asynccontextmanager
+async def working(folder: Path, **serve: object) -> AsyncIterator[tuple[ServeProcess, str, str]]:
+    """A process in this one, and its addresses."""
+    chosen = settings(folder, **serve)
+    database = Database(prepare_database(folder))
+    process = ServeProcess(chosen, database)
+    try:
+        async with listening(process, chosen) as (page, receiver):
+            work = asyncio.create_task(process.run())
+            yield process, page, receiver
+            process.stop()
+            await work
+    finally:
+        await database.close()
+
+
+async def post(receiver: str, body: bytes) -> int:
+    """Post events; how many were accepted."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{receiver}/v1/events", data=body) as answer,
+    ):
+        return int((await answer.json())["accepted"])
+
+
+async def read_all(process: ServeProcess) -> None:
+    """Wait until the state has all that was accepted."""
+
+    def done() -> bool:
+        loop = process.loop
+        if loop is None or not loop.partitions:
+            return False
+        return loop.partitions[0].positions["events"].offset == accepted
+
+    accepted = len(await everything(process.records))
+    await wait_until(done, 30, "the events are not read")
+
+
+async def test_rows_are_those_of_a_replay_of_the_log(tmp_path: Path) -> None:
+    """Before and after a restart, which goes on where the last process has stopped."""
+    sent = events()
+    for part in (sent[::2], sent[1::2]):
+        async with working(tmp_path) as (process, _, receiver):
+            await post(receiver, b"\n".join(part))
+            await read_all(process)
+
+    stored = await check_file(database_of(tmp_path))
+    assert len(sent) // 2 < len(stored) < len(sent), "some are not valid"
+    assert set(stored) < set(sent)
+
+
+async def test_page_and_metrics_are_a_workers(tmp_path: Path) -> None:
+    """Figures, readiness, what was received, and nothing about servers that are not used."""
+    async with working(tmp_path) as (process, page, receiver):
+        accepted = await post(receiver, b"\n".join(events(2)))
+        await read_all(process)
+        async with aiohttp.ClientSession() as session:
+            found = {}
+            for path in ("", "metrics", "readyz", "healthz", "api/state"):
+                async with session.get(page + path) as answer:
+                    found[path] = (answer.status, await answer.text())
+
+    assert {status for status, _ in found.values()} == {200}
+    assert f"streammetrics_receiver_events_total {accepted:.1f}" in found["metrics"][1]
+    assert 'streammetrics_window_turns{agent="' in found["metrics"][1]
+    rules = {rule["name"] for rule in json.loads(found["api/state"][1])["rules"]}
+    assert "dead_letters" in rules
+    assert not rules & {"kafka", "redis", "memory"}
+
+
+async def test_old_events_are_deleted_and_the_figures_stay(tmp_path: Path) -> None:
+    """Retention is that of the log, not of the state."""
+    async with working(tmp_path) as (process, _, receiver):
+        await post(receiver, b"\n".join(events(3)))
+        await read_all(process)
+        before = [partition.windows for partition in process.loop.partitions]  # type: ignore[union-attr]
+    async with working(tmp_path, retention="1s") as (process, _, receiver):
+        log: Log = process.records
+        await wait_until(lambda: process.loop is not None and bool(process.loop.partitions), 30, "")
+        assert before
+        while (await log.deleted()).aged["events"] == 0:
+            await asyncio.sleep(0.05)
+            await process.trim()
+        assert await everything(log) == []
+
+
+def test_a_folder_with_state_of_other_settings_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The message says which differ, as a worker's does."""
+
+    async def begin() -> None:
+        async with working(tmp_path) as (process, _, receiver):
+            await post(receiver, b"\n".join(events(1)))
+            await read_all(process)
+
+    asyncio.run(begin())
+    environment = {
+        "STREAM_METRICS_STATE__DIGEST_KEY": "a secret of the tests",
+        "STREAM_METRICS_METRICS__GOOD_GAIN": "3",
+    }
+
+    told = ran(
+        "serve", "--data", str(tmp_path), "--port", "0", "--otlp-port", "0",
+        environment=environment,
+    )  # fmt: skip
+
+    assert told.returncode == 2
+    assert "good_gain" in told.stderr + capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--host", "0.0.0.0"], "set serve.token_file"),
+        (["--data", "{taken}/x"], "Not a directory"),
+        (["--otlp-port", "70000"], "equal to 65535"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], flags: list[str], why: str
+) -> None:
+    """With exit code 2 and a message that says what to do."""
+    taken = tmp_path / "taken"
+    taken.touch()
+    flags = [flag.format(taken=taken) for flag in flags]
+
+    told = ran("serve", "--data", str(tmp_path / "data"), "--port", "0", "--otlp-port", "0", *flags)
+
+    assert told.returncode == 2
+    assert why in " ".join((told.stderr + capfd.readouterr().err).split())
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With exit code 2, and a message that names the other process."""
+    with held(tmp_path):
+        told = ran("serve", "--data", str(tmp_path), "--port", "0", "--otlp-port", "0")
+
+    assert told.returncode == 2
+    assert f"in use by process {os.getpid()}" in told.stderr + capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
+    """A client sends again what was not acknowledged. Whatever moment the process dies at, every
+    acknowledged event is there once, and rows are those of one pass over the log."""
+    rng, sent, acknowledged = Random(3), events(30), set[bytes]()
+    position = 0
+    for kills in range(3):
+        with serving(tmp_path) as served:
+            if kills < 2:
+                killer = Timer(rng.uniform(0.05, 0.4), served.process.kill)
+                killer.start()
+            while position < len(sent):
+                body = sent[position : position + rng.randint(1, 4)]
+                try:
+                    told = served.post(b"\n".join(body))
+                except OSError:
+                    break
+                refused = {one["place"] for one in told["refused"]}
+                acknowledged |= {v for n, v in enumerate(body, 1) if n not in refused}
+                position += len(body)
+            if kills == 2:
+                _until_read(served)
+                assert served.stop() == 0
+
+    stored = asyncio.run(check_file(database_of(tmp_path)))
+
+    assert position == len(sent)
+    assert acknowledged <= set(stored)
+    assert len(stored) - len(set(stored)) <= 2 * 4 + len(sent) - len(set(sent))
+
+
+def _until_read(served: Served) -> None:
+    while "streammetrics_consumer_lag_records{" not in (text := served.get("/metrics")):
+        time.sleep(0.05)
+    while 'topic="events"} 0.0' not in text:
+        time.sleep(0.05)
+        text = served.get("/metrics")
