@@ -119,7 +119,7 @@ class Showcase:
         link = partial(fill_template, self.conversation_url, CONVERSATION)
         site = Site("All figures", self.texts, link)
         return ConversationPages(
-            lambda: self.recorded, EngineConfig(), site, kept_seconds=self.kept_seconds
+            lambda: self.recorded, EngineConfig, site, kept_seconds=self.kept_seconds
         )
 
     def runs_well(self) -> None:

@@ -191,7 +191,7 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
     worst = WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS, readable=True)
     conversations = ConversationPages(
         lambda: playing[-1].recorded if playing else None,
-        EngineConfig(),
+        EngineConfig,
         Site("All figures"),
         kept_seconds=PAGE_SECONDS,
     )

@@ -92,7 +92,7 @@ def pages_of(
         return records
 
     site = Site("Report", texts, conversation_link(settings))
-    pages = ConversationPages(source, options.config, site)
+    pages = ConversationPages(source, lambda: options.config, site)
     return report_page(directory, report, link=Links.conversation), pages, missing
 
 

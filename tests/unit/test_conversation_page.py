@@ -291,7 +291,7 @@ class Log(MemoryConversationRecords):
 
 def pages_of(log: ConversationRecords | None, **options: Any) -> ConversationPages:
     """The pages of a log."""
-    return ConversationPages(lambda: log, EngineConfig(), SITE, **options)
+    return ConversationPages(lambda: log, EngineConfig, SITE, **options)
 
 
 async def test_a_page_says_that_older_events_are_deleted() -> None:

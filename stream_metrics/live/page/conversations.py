@@ -64,13 +64,13 @@ class _Kept(NamedTuple):
 class ConversationPages:
     """Pages of conversations.
 
-    ``records`` returns None until there are any to read.
+    ``records`` returns None until there are any to read; then ``config`` is what they count by.
     """
 
     def __init__(
         self,
         records: Callable[[], ConversationRecords | None],
-        config: EngineConfig,
+        config: Callable[[], EngineConfig],
         site: Site,
         *,
         kept_seconds: float = KEEP_SECONDS,
@@ -157,7 +157,7 @@ class ConversationPages:
         records = self._source()
         since_ms = await records.kept_since_ms()
         letters = await records.letters(conversation_id, LISTED)
-        reading = Reading(conversation_id, self._config, letters, texts=self.site.texts)
+        reading = Reading(conversation_id, self._config(), letters, texts=self.site.texts)
         after, size = -1, 0
         while piece := await records.of_conversation(conversation_id, after, PIECE):
             after = piece[-1].place
