@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
+from stream_metrics.live.local.conversations import LocalConversationRecords
+from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.log import Entry, Log
 from stream_metrics.live.memory import MemoryConversationRecords
 from stream_metrics.live.ports import Arrived, ConversationRecords
 
@@ -27,12 +32,22 @@ def numbers(found: list[Arrived]) -> list[int]:
     return [json.loads(one.record.value or b"")["n"] for one in found]
 
 
-@pytest.fixture
-async def records() -> ConversationRecords:
+@pytest.fixture(params=["memory", "local"])
+async def records(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[ConversationRecords]:
     """A source that has the events."""
-    found = MemoryConversationRecords(Limits())
-    found.add(events())
-    return found
+    if request.param == "memory":
+        found = MemoryConversationRecords(Limits())
+        found.add(events())
+        yield found
+        return
+    database = Database(tmp_path / "file.db")
+    log = Log(database)
+    for one in events():
+        await log.append("events", [Entry(one.key or b"", one.value or b"")], one.timestamp_ms or 0)
+    yield LocalConversationRecords(database)
+    await database.close()
 
 
 async def test_a_conversation_is_read_in_order_from_a_place(records: ConversationRecords) -> None:
