@@ -72,7 +72,8 @@ log = structlog.get_logger(__name__)
 class WorkerProcess:
     """One live worker; with ``build``, it prefers the generation that is being built.
 
-    ``topics`` are those that its metrics name, ``rules`` those of its page. ``loop`` and ``store``
+    ``topics`` are those that its metrics name, ``rules`` those of its page. ``readable``: there are
+    pages of its conversations. ``loop`` and ``store``
     (of its generation) are set once it works.
     """
 
@@ -85,6 +86,7 @@ class WorkerProcess:
         *,
         build: bool = False,
         rules: Sequence[Rule] = RULES,
+        readable: bool = False,
     ) -> None:
         self.settings = settings
         self._build = build
@@ -143,6 +145,7 @@ class WorkerProcess:
             self._now_us,
             conversation_url=settings.web.conversation_url,
             runaway_iterations=settings.alerts.runaway_iterations,
+            readable=readable,
         )
         self._board = Board(inputs)
         self._told = recipient(settings, Charges(rules))

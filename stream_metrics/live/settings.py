@@ -222,6 +222,8 @@ class ServeSettings(SettingsTable):
     """How long spans, which hold texts, are kept in the log."""
     max_bytes: int = Field(10 << 30, ge=1 << 20)
     """The size of the file above which the oldest events and spans are deleted."""
+    show_texts: bool = True
+    """Whether the page of a conversation shows texts: queries, titles, questions and answers."""
     max_backlog: int = Field(100_000, ge=1)
     """The most events that wait to be read; above it, requests are answered with 503."""
 

@@ -109,6 +109,7 @@ CREATE TABLE letters (
     digest BLOB NOT NULL,                      -- of all that tells it from another one
     UNIQUE (topic, "offset", digest)
 );
+CREATE INDEX letters_by_key ON letters (topic, key, id);
 """
 
 _TOPIC: Final = """
@@ -120,6 +121,10 @@ CREATE TABLE {topic} (
 );
 CREATE INDEX {topic}_by_time ON {topic} (timestamp_ms);
 INSERT INTO logs (topic) VALUES ('{topic}');
+"""
+
+_BY_KEY: Final = """
+CREATE INDEX events_by_key ON events (key, "offset");
 """
 
 EVENTS: Final = "events"
@@ -148,7 +153,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _has_tables(connection):
-            parts = [_STATE, _LOG, *(_TOPIC.format(topic=topic) for topic in TOPICS)]
+            parts = [_STATE, _LOG, *(_TOPIC.format(topic=topic) for topic in TOPICS), _BY_KEY]
             for statement in "".join(parts).split(";\n"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
