@@ -156,13 +156,26 @@ async def test_what_is_refused_is_named_and_the_rest_is_stored(
         assert place.seen.reasons == {"invalid": 1, "unknown_type": 1}
 
 
+@pytest.mark.parametrize("cut", [b'{"cut": ', b"[1", b"\xff"])
+async def test_a_line_that_is_no_json_takes_no_other_line_with_it(
+    tmp_path: Path, cut: bytes
+) -> None:
+    """Also where it is the first, as of a file that was cut."""
+    async with receiving(tmp_path) as place:
+        status, told = await place.post(cut + b"\n" + GOOD[0])
+
+        assert (status, told["accepted"]) == (200, 1)
+        assert [(one["place"], one["reason"]) for one in told["refused"]] == [(1, "not_json")]
+        assert await place.stored() == GOOD[:1]
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
         (BAD, "invalid"),
         (b"[" + GOOD[0], "not_json"),
         (b"[" + GOOD[0] + b",]", "not_json"),
-        (b"{\n" + GOOD[0], "not_json"),
+        (b"{\n" + GOOD[0][1:-1], "not_json"),
         (b"\xff", "not_json"),
         (b"[" * 2_000 + b"]" * 2_000, "too_deep"),
         (b"12", "invalid"),
