@@ -213,6 +213,10 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
             for pause_us, what, rest in PAUSES if keep else ():
                 await show.play(pause_us)
                 listening = _in_foreground()
+                if listening:
+                    termios.tcflush(
+                        sys.stdin, termios.TCIFLUSH
+                    )  # what was typed before is no answer
                 enter = f" Enter plays {rest}." if listening else ""
                 console.print(f"The clock stops here, {what}: see {url}", soft_wrap=True)
                 console.print(f"The page stays open.{enter} Ctrl-C ends the demo.")
@@ -268,7 +272,6 @@ async def _serving(health: Health, *, until_enter: bool) -> None:
     """Keep serving the page until Enter is pressed or the demo is cancelled."""
     loop, pressed = asyncio.get_running_loop(), asyncio.Event()
     if until_enter:
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # discards earlier input
         loop.add_reader(sys.stdin, pressed.set)
     try:
         while not pressed.is_set():
