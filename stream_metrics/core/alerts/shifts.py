@@ -1,0 +1,211 @@
+"""Evidence that figures have shifted, from what has arrived in each minute.
+
+Evidence is a cumulative sum in units of its threshold, by the formulas of
+``tests/drill/evidence.py``. It begins at 0 ``WATCHED`` minutes ago, so that it follows from the
+minutes of ``HORIZON`` alone: whoever reads these finds the same, in whatever order they were
+filled, and nothing else has to be kept over a restart. It is that of an endless sum once that has
+been at an end of its range in this time, and otherwise below it by what is left of older evidence.
+
+Sums are of integers, so that they do not depend on where they began.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from stream_metrics.core.alerts.arrivals import BILLIONTHS
+from stream_metrics.core.alerts.evidence import IDLE_LOSES, LATELY, LEAST_ACTIVE
+from stream_metrics.core.alerts.figures import LOW, STRADDLED, Figure
+from stream_metrics.core.alerts.promql import clamp
+from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
+
+DAY: Final = 1_440  # minutes
+AGO: Final = 60  # minutes that the usual day ends before now
+WATCHED: Final = 720  # minutes, from no evidence on
+FORGOTTEN: Final = 60  # minutes without a usual value, after which no evidence is left
+HORIZON: Final = WATCHED + 2 * (DAY + AGO - 1)
+"""Minutes that evidence depends on: each has a usual day, whose minutes have one, too."""
+
+_HOUR: Final = 60
+_SPREAD: Final = 5  # minutes: documents of a day that has them in few of its parts tell no share
+_LEAST_SPREAD: Final = 6
+_FINE: Final = 1 << 40  # parts of a unit in which residuals are kept
+
+Minutes = Mapping[int, Mapping[str, int]]
+"""By the number of a minute, what it added to each count, less what it took back."""
+
+
+class Added(NamedTuple):
+    """What a minute adds to evidence, in units of the threshold.
+
+    ``steps`` are those of a small and of a large shift; None where nothing is usual yet.
+    ``traffic`` is what it has that can be judged.
+    """
+
+    steps: tuple[float, ...] | None
+    traffic: int
+
+
+def span(counts: Minutes, now: int) -> range:
+    """The minutes up to ``now`` that evidence depends on, from the first that has anything on."""
+    oldest = now - HORIZON + 1
+    return range(min((m for m in counts if oldest <= m <= now), default=now + 1), now + 1)
+
+
+def added(figure: Figure, counts: Minutes, now: int, threshold: float) -> list[Added]:
+    """What each minute of ``span`` adds; ``threshold`` is in nats."""
+    minutes = span(counts, now)
+    missing = unlabelled(counts, now) if figure.labelled else frozenset[int]()
+    unit = 1e-9 if figure.below in BILLIONTHS else 1.0
+    day = _Day(figure, unit)
+    found = []
+    for minute in minutes:
+        of = counts.get(minute, {})
+        above, below = of.get(figure.above, 0), of.get(figure.below, 0)
+        weights = day.weights()
+        day.add(above, below)
+        judged = minute not in missing
+        steps = None
+        if weights is not None:
+            nats = (unit * (up * above + down * below) / threshold for up, down in weights)
+            lowers = below < 0 or not judged
+            steps = tuple(min(each, 0.0) if lowers else each for each in nats)
+        found.append(Added(steps, below if judged else 0))
+    return found
+
+
+def pooled(agents: Iterable[Sequence[Added]]) -> list[Added]:
+    """What minutes add to the evidence about several agents together; each ends with the same."""
+    series = [each[-WATCHED:] for each in agents]
+    longest = max(map(len, series), default=0)
+    nothing = Added(None, 0)
+    found = []
+    for back in range(longest, 0, -1):
+        there = [each[-back] if back <= len(each) else nothing for each in series]
+        steps = [each.steps for each in there if each.steps is not None]
+        together = tuple(map(sum, zip(*steps, strict=True))) if steps else None
+        found.append(Added(together, sum(each.traffic for each in there)))
+    return found
+
+
+def gathered(figure: Figure, minutes: Sequence[Added]) -> tuple[float, ...] | None:
+    """The evidence of a small and of a large shift after the last of these minutes, at most 2.
+
+    None where nothing is usual in that minute.
+    """
+    if not minutes or minutes[-1].steps is None:
+        return None
+    values, unknown, most = [0.0] * len(figure.shifts), 0, figure.most
+    for steps, traffic in minutes[-WATCHED:]:
+        if steps is None:
+            unknown += 1
+            if unknown >= FORGOTTEN:
+                values = [0.0] * len(values)
+            continue
+        unknown = 0
+        keeps = 1.0 if traffic > 0 else 1.0 - IDLE_LOSES
+        values = [
+            min(max(value * keeps + min(max(step, -most), most), 0.0), 2.0)
+            for value, step in zip(values, steps, strict=True)
+        ]
+    return tuple(values)
+
+
+def ratio_lately(figure: Figure, counts: Minutes, now: int) -> float | None:
+    """The ratio of what came in the ten minutes before, or in the last half hour if nothing did.
+
+    None if nothing came in that time, either: no alert is active then.
+    """
+    for minutes in LATELY:
+        there = [counts.get(minute, {}) for minute in range(now - minutes, now)]
+        below = sum(each.get(figure.below, 0) for each in there)
+        if below > 0:
+            return sum(each.get(figure.above, 0) for each in there) / below
+    return None
+
+
+class _Day:
+    """The usual day of the minute that comes next; minutes are added one by one."""
+
+    def __init__(self, figure: Figure, unit: float) -> None:
+        self._figure, self._unit = figure, unit
+        # What the numerator and the denominator gained, and what the former had beyond the usual.
+        self._minutes: deque[tuple[int, int, int | None]] = deque(maxlen=DAY + AGO - 1)
+        self._last: deque[tuple[int, int]] = deque(maxlen=STRADDLED)
+        self._above = self._below = self._active = self._present = 0
+        self._residuals = self._sum = self._squares = 0
+
+    def add(self, above: int, below: int) -> None:
+        """Go on to the next minute."""
+        minutes, ratio = self._minutes, self._ratio_now()
+        residual = None
+        if ratio is not None and self._last:
+            beyond = sum(a for a, _ in self._last) - ratio * sum(b for _, b in self._last)
+            residual = round(self._unit * beyond * _FINE)
+        if len(minutes) == DAY + AGO - 1:
+            self._count(minutes[0], -1)
+        minutes.append((above, below, residual))
+        self._last.append((above, below))
+        if len(minutes) >= AGO:
+            self._count(minutes[-AGO], 1)
+
+    def _count(self, minute: tuple[int, int, int | None], sign: int) -> None:
+        above, below, residual = minute
+        self._above += sign * above
+        self._below += sign * below
+        self._active += sign * (below > 0)
+        self._present += sign
+        if residual is not None:
+            self._residuals += sign
+            self._sum += sign * residual
+            self._squares += sign * residual * residual
+
+    def _ratio_now(self) -> float | None:
+        if self._below <= 0 or self._active < LEAST_ACTIVE:
+            return None
+        return float(clamp(self._above / self._below, LOW, self._figure.high))
+
+    def weights(self) -> list[tuple[float, float]] | None:
+        """What a unit of the numerator and of the denominator add, in nats, by shift."""
+        figure, ratio = self._figure, self._ratio_now()
+        if ratio is None:
+            return None
+        variance = 0.0
+        if figure.model is not None:
+            count = self._residuals
+            if count < LEAST_ACTIVE:
+                return None
+            of_sums = (count * self._squares - self._sum**2) / (count * _FINE) ** 2
+            mean = self._unit * self._below / self._present
+            variance = max(figure.model.floor(ratio), of_sums / (STRADDLED * mean))
+        return [figure.weights(shift, ratio, variance) for shift in figure.shifts]
+
+
+def unlabelled(counts: Minutes, now: int) -> Collection[int]:
+    """The minutes in whose last hour far fewer labels came for the documents than is usual.
+
+    The iterations that are settled then are those that need no label, which are not like the
+    others. Where it is not known what is usual, labels are not known to come either.
+    """
+    return frozenset(minute for minute, came in _labels(counts, now) if not came)
+
+
+def _labels(counts: Minutes, now: int) -> Iterator[tuple[int, bool]]:
+    hours: deque[tuple[int, int, int]] = deque(maxlen=DAY + AGO + 1)
+    labelled = unique = day_labelled = day_unique = day_parts = 0
+    for minute in span(counts, now):
+        for at, sign in ((minute, 1), (minute - _HOUR, -1)):
+            of = counts.get(at, {}) if at >= now - HORIZON + 1 else {}
+            labelled += sign * of.get("labelled_results", 0)
+            unique += sign * of.get("unique_results", 0)
+        gone = hours[0] if len(hours) == DAY + AGO + 1 else (0, 0, 0)
+        hours.append((labelled, unique, unique > 0 and minute % _SPREAD == 0))
+        came = hours[-AGO - 1] if len(hours) > AGO else (0, 0, 0)
+        day_labelled += came[0] - gone[0]
+        day_unique += came[1] - gone[1]
+        day_parts += came[2] - gone[2]
+        usual = day_labelled / max(day_unique, 1) if day_parts >= _LEAST_SPREAD else None
+        known = usual is not None and unique > 0
+        yield minute, known and labelled / unique > JUDGED_OF_USUAL * (usual or 0.0)
