@@ -26,9 +26,9 @@ HOUR_SECONDS: Final = 3_600
 LATEST_SECONDS: Final = 5_400  # the last labels come at most this long after the first event
 
 RECORDED: Final[Mapping[str, float]] = {
-    "Python calls, with the kernel": 87.06,
-    "C calls, with the kernel": 127.62,
-    "Python calls, in Python": 361.65,
+    "Python calls, with the kernel": 108.0,
+    "C calls, with the kernel": 145.9,
+    "Python calls, in Python": 382.2,
     "C calls, in Python": 716.02,
     "Redis commands, going on": 0.7885,
     "round trips, going on": 0.006,

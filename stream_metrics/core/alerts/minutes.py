@@ -6,10 +6,9 @@ minutes, however late and in whatever batches it is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from stream_metrics.core.alerts.arrivals import COUNTS, counts_of
 from stream_metrics.core.alerts.shifts import HORIZON
@@ -47,12 +46,8 @@ _COUNT_OF: Final = {code: name for name, code in _STORED.items()}
 Bucket = tuple[int, str]  # a minute and an agent
 
 
-class Arrival(NamedTuple):
-    """A cell that is added (1) or taken back (-1), with the minute in which that arrived."""
-
-    minute: int
-    sign: int
-    cell: Cell
+Arrivals = tuple[int, Sequence[tuple[int, Cell]]]
+"""A minute, and the cells that are added (1) or taken back (-1) in it."""
 
 
 class ArrivedMinutes:
@@ -80,7 +75,7 @@ class ArrivedMinutes:
         self._first = minute if self._first is None else min(minute, self._first)
 
     def changes(
-        self, arrivals: Iterable[Arrival], names: Names, record_time_us: int
+        self, arrivals: Iterable[Arrivals], names: Names, record_time_us: int
     ) -> BucketChanges:
         """The new content of each minute that changes, and deletions of some that are too old.
 
@@ -88,16 +83,27 @@ class ArrivedMinutes:
         """
         oldest = record_time_us // (1_000 * MINUTE_MS) - KEPT + 1
         net: dict[Bucket, Sums] = {}
-        for minute, sign, cell in arrivals:
-            if minute >= oldest:
-                into = net.setdefault((minute, names.agent(cell.agent)), {})
-                add(into, _counts(cell.sums), sign)
+        for minute, cells in arrivals:
+            if minute < oldest:
+                continue
+            for sign, cell in cells:
+                at = minute, cell.agent
+                if at not in net:
+                    net[at] = {}
+                into = net[at]
+                for code in cell.sums:
+                    for stored in _STORED_OF[code]:
+                        value = sign * cell.sums[code]
+                        into[stored] = into[stored] + value if stored in into else value
+        named: dict[Bucket, Sums] = {}
+        for (minute, agent), sums in net.items():
+            add(named.setdefault((minute, names.agent(agent)), {}), sums, 1)
         touched: BucketChanges = {
             (ARRIVED, minute, agent): added_bucket(
                 self.buckets.get((minute, agent)), sums, set(sums)
             )
-            for (minute, agent), sums in net.items()
-            if sums
+            for (minute, agent), sums in named.items()
+            if any(sums.values())
         }
         touched.update(islice(self._outdated(oldest), max(MIN_DELETIONS, 2 * len(touched))))
         return touched
@@ -114,23 +120,24 @@ class ArrivedMinutes:
             self._first = oldest
 
 
-def _counts(sums: Mapping[str, int]) -> Sums:
-    """What the sums of a cell add to each count, by its stored code."""
-    found: Sums = {}
-    for code, value in sums.items():
-        for stored in _stored(code):
-            found[stored] = found.get(stored, 0) + value
-    return found
+class _StoredOf(dict[str, tuple[str, ...]]):
+    """By series code, the stored codes to which it adds.
 
-
-@lru_cache(maxsize=8_192)
-def _stored(code: str) -> tuple[str, ...]:
-    """The stored codes to which a series code adds.
-
-    >>> _stored("q|skip|yes"), _stored("u"), _stored("s"), _stored("i")
+    >>> found = _StoredOf()
+    >>> found["q|skip|yes"], found["u"], found["s"], found["i"]
     (('q', 'qm'), ('u',), ('s',), ())
     """
-    return (code,) if code in _LABELS else tuple(_STORED[count] for count in counts_of(code))
+
+    def __missing__(self, code: str) -> tuple[str, ...]:
+        if len(self) >= _CODES_KEPT:
+            self.clear()
+        found = (code,) if code in _LABELS else tuple(_STORED[name] for name in counts_of(code))
+        self[code] = found
+        return found
+
+
+_CODES_KEPT: Final = 8_192
+_STORED_OF: Final = _StoredOf()
 
 
 def counts_by_agent(

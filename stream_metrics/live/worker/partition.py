@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 from stream_metrics.core.alerts.arrivals import counts_of_state, is_young, net_arrivals
+from stream_metrics.core.alerts.minutes import Arrivals, ArrivedMinutes
 from stream_metrics.core.engine.cells import conversation_cells, dimension_of
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
@@ -129,6 +130,7 @@ class StatePartition:
         self.marks: set[str] = set()
         self.unsent = self._noted_unsent = 0  # batches of rows that a muted output has dropped
         self.windows = Windows(options.windows)
+        self.minutes = ArrivedMinutes()  # from which evidence is gathered
         self._left = Windows(
             expired_windows(options.windows)
         )  # of expired conversations, for audits
@@ -156,10 +158,11 @@ class StatePartition:
         self._names.forget()
         self.positions = dict(state.positions)
         self.marks = set(state.marks)
-        self.windows = Windows(self._options.windows)
+        self.windows, self.minutes = Windows(self._options.windows), ArrivedMinutes()
         self._left = Windows(expired_windows(self._options.windows))
         for (window, bucket, agent), data in state.buckets.items():
             self.windows.load(window, bucket, agent, data)
+            self.minutes.load(window, bucket, agent, data)
             self._left.load(window, bucket, agent, data)
         self._telemetry.agents_known(
             {*self._options.agents, *(agent for _, _, agent in state.buckets)},
@@ -225,7 +228,10 @@ class StatePartition:
         names = await self._ask(lambda: self._names.names(cells), retry)
         try:
             arrived = self._arrivals(works, names)
-            call = self._call(cells, names, writes, positions, observations, arrived=arrived)
+            arrivals = [each for work in works.values() for each in work.arrivals]
+            call = self._call(
+                cells, names, writes, positions, observations, arrivals=arrivals, arrived=arrived
+            )
         except (MemoryError, DamagedState):
             raise
         except Exception as error:
@@ -294,17 +300,19 @@ class StatePartition:
         *,
         expired: Sequence[tuple[int, Cell]] = (),
         marks: Sequence[str] = (),
+        arrivals: Sequence[Arrivals] = (),
         arrived: Mapping[str, Mapping[str, int]] | None = None,
     ) -> _Call:
         """The call that writes a batch; it may exceed the size limits.
 
         ``cells`` are subtracted from the windows (-1) or added to them. ``expired`` are the
         contributions of expiring conversations, which stay in the windows. ``marks`` are added to
-        those of the partition. ``arrived`` counts for alerts.
+        those of the partition. ``arrivals`` and ``arrived`` count for alerts.
         """
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
         touched = self.windows.changes(cells, names, record_time_us)
         seen.late.update(self.windows.late(cells, record_time_us))
+        minutes = self.minutes.changes(arrivals, names, record_time_us)
         note_unnamed(cells, names, seen)
         left: BucketChanges = {}
         if expired or not self._left.empty:
@@ -319,7 +327,7 @@ class StatePartition:
             expected={topic: position.offset for topic, position in self.positions.items()},
             positions=positions,
             conversations=writes,
-            buckets=touched | left,
+            buckets=touched | minutes | left,
             marks=marks,
         )
         size, arguments = estimate(batch)
@@ -327,6 +335,7 @@ class StatePartition:
 
         def apply() -> None:
             self.windows.install(touched)
+            self.minutes.install(minutes)
             self._left.install(left)
             self.positions = positions
             self._telemetry.state_written(size)
