@@ -15,6 +15,7 @@ from stream_metrics.core.alerts.shifts import (
     HORIZON,
     WATCHED,
     Added,
+    Watch,
     added,
     gathered,
     pooled,
@@ -202,6 +203,34 @@ def test_no_ratio_is_told_without_traffic_in_half_an_hour(seed: int, silent: int
     active = gather.lately(values(counts, figure.below))[0, -1]
 
     assert (ratio_lately(figure, counts, START + SHORT - 1) is not None) == active
+
+
+@settings(max_examples=8)
+@pytest.mark.parametrize("name", ["gain", "reranking"])
+@given(seed=seeds, late=st.integers(1, 30))
+def test_going_on_gives_what_beginning_anew_gives(name: str, seed: int, late: int) -> None:
+    """Also where a partition was behind, and fills a minute that was judged before."""
+    figure, threshold = BY_NAME[name], gather.IN_USE[name]
+    counts = history(figure, seed)
+    watch = Watch(figure, threshold)
+    for now in range(START + SHORT - 20, START + SHORT):
+        if now == START + SHORT - 5:
+            counts[now - late] = dict(counts[now - 100])
+        seen = {minute: of for minute, of in counts.items() if minute <= now}
+
+        assert watch.added(seen, now) == added(figure, seen, now, threshold)
+
+
+def test_going_on_over_the_horizon_gives_what_beginning_anew_gives() -> None:
+    """Minutes are left behind, at last those of an agent that paused, and nothing is the matter."""
+    figure, counts = BY_NAME["srr"], history(BY_NAME["srr"], 3, 200)
+    counts |= history(figure, 4, 3_100, START + 900)
+    watch = Watch(figure, 9.0)
+    for back in (400, 283, 282, 281, 100, 82, 81, 0):
+        now = START + 3_999 - back
+        seen = {minute: of for minute, of in counts.items() if minute <= now}
+
+        assert watch.added(seen, now) == added(figure, seen, now, 9.0)
 
 
 def test_an_agent_without_minutes_has_no_evidence() -> None:

@@ -37,6 +37,9 @@ Minutes = Mapping[int, Mapping[str, int]]
 """By the number of a minute, what it added to each count, less what it took back."""
 
 
+_Gained = tuple[int, int, bool]  # numerator, denominator, whether labels have come
+
+
 class Added(NamedTuple):
     """What a minute adds to evidence, in units of the threshold.
 
@@ -55,25 +58,68 @@ def span(counts: Minutes, now: int) -> range:
 
 
 def added(figure: Figure, counts: Minutes, now: int, threshold: float) -> list[Added]:
-    """What each minute of ``span`` adds; ``threshold`` is in nats."""
-    minutes = span(counts, now)
-    missing = unlabelled(counts, now) if figure.labelled else frozenset[int]()
-    unit = 1e-9 if figure.below in BILLIONTHS else 1.0
-    day = _Day(figure, unit)
-    found = []
-    for minute in minutes:
-        of = counts.get(minute, {})
-        above, below = of.get(figure.above, 0), of.get(figure.below, 0)
-        weights = day.weights()
-        day.add(above, below)
-        judged = minute not in missing
+    """What each of the last ``WATCHED`` minutes adds, from the first of ``span`` on.
+
+    ``threshold`` is in nats.
+    """
+    return Watch(figure, threshold).added(counts, now)
+
+
+class Watch:
+    """What minutes add to the evidence about a figure of an agent; goes on where it was, if it can.
+
+    If something of an earlier minute has changed, it begins anew.
+    """
+
+    def __init__(self, figure: Figure, threshold: float) -> None:
+        self._figure, self._threshold = figure, threshold
+        self._unit = 1e-9 if figure.below in BILLIONTHS else 1.0
+        self._begin(0)
+
+    def _begin(self, first: int) -> None:
+        self._first = first
+        self._gained: deque[_Gained] = deque(maxlen=HORIZON)
+        self._added: deque[Added] = deque(maxlen=WATCHED)
+        self._day = _Day(self._figure, self._unit)
+
+    def added(self, counts: Minutes, now: int) -> list[Added]:
+        """As the function of this name."""
+        figure, minutes = self._figure, span(counts, now)
+        missing = unlabelled(counts, now) if figure.labelled else frozenset[int]()
+        gained = []
+        for minute in minutes:
+            of = counts.get(minute, {})
+            above, below = of.get(figure.above, 0), of.get(figure.below, 0)
+            gained.append((above, below, minute not in missing))
+        done = self._done(minutes, gained)
+        for each in gained[done:]:
+            self._add(each)
+        return list(self._added)[-len(minutes) :] if minutes else []
+
+    def _done(self, minutes: range, gained: Sequence[_Gained]) -> int:
+        """How many of these minutes have been added; begins anew if they are not the same."""
+        done = self._first + len(self._gained) - minutes.start
+        # From a whole horizon on, nothing depends on what was before it.
+        same = minutes.start == self._first or len(minutes) == HORIZON
+        kept = list(self._gained)[-done:] if 0 < done <= len(gained) else []
+        if same and kept and kept == gained[:done]:
+            self._first = minutes.start
+            self._gained = deque(kept, maxlen=HORIZON)
+            return done
+        self._begin(minutes.start)
+        return 0
+
+    def _add(self, gained: _Gained) -> None:
+        above, below, judged = gained
+        weights = self._day.weights()
+        self._day.add(above, below)
         steps = None
         if weights is not None:
-            nats = (unit * (up * above + down * below) / threshold for up, down in weights)
+            nats = (self._unit * (up * above + down * below) for up, down in weights)
             lowers = below < 0 or not judged
-            steps = tuple(min(each, 0.0) if lowers else each for each in nats)
-        found.append(Added(steps, below if judged else 0))
-    return found
+            steps = tuple((min(each, 0.0) if lowers else each) / self._threshold for each in nats)
+        self._gained.append(gained)
+        self._added.append(Added(steps, below if judged else 0))
 
 
 def pooled(agents: Iterable[Sequence[Added]]) -> list[Added]:
