@@ -221,9 +221,10 @@ def test_going_on_gives_what_beginning_anew_gives(name: str, seed: int, late: in
         assert watch.added(seen, now) == added(figure, seen, now, threshold)
 
 
-def test_going_on_over_the_horizon_gives_what_beginning_anew_gives() -> None:
+@pytest.mark.parametrize("name", ["srr", "sre"])
+def test_going_on_over_the_horizon_gives_what_beginning_anew_gives(name: str) -> None:
     """Minutes are left behind, at last those of an agent that paused, and nothing is the matter."""
-    figure, counts = BY_NAME["srr"], history(BY_NAME["srr"], 3, 200)
+    figure, counts = BY_NAME[name], history(BY_NAME[name], 3, 200)
     counts |= history(figure, 4, 3_100, START + 900)
     watch = Watch(figure, 9.0)
     for back in (400, 283, 282, 281, 100, 82, 81, 0):

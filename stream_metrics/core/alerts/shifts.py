@@ -37,9 +37,6 @@ Minutes = Mapping[int, Mapping[str, int]]
 """By the number of a minute, what it added to each count, less what it took back."""
 
 
-_Gained = tuple[int, int, bool]  # numerator, denominator, whether labels have come
-
-
 class Added(NamedTuple):
     """What a minute adds to evidence, in units of the threshold.
 
@@ -78,7 +75,8 @@ class Watch:
 
     def _begin(self, first: int) -> None:
         self._first = first
-        self._gained: deque[_Gained] = deque(maxlen=HORIZON)
+        self._gained: deque[tuple[int, int]] = deque(maxlen=HORIZON)
+        self._judged: deque[bool] = deque(maxlen=WATCHED)
         self._added: deque[Added] = deque(maxlen=WATCHED)
         self._day = _Day(self._figure, self._unit)
 
@@ -86,31 +84,33 @@ class Watch:
         """As the function of this name."""
         figure, minutes = self._figure, span(counts, now)
         missing = unlabelled(counts, now) if figure.labelled else frozenset[int]()
-        gained = []
-        for minute in minutes:
-            of = counts.get(minute, {})
-            above, below = of.get(figure.above, 0), of.get(figure.below, 0)
-            gained.append((above, below, minute not in missing))
-        done = self._done(minutes, gained)
-        for each in gained[done:]:
-            self._add(each)
+        there = (counts.get(minute, {}) for minute in minutes)
+        gained = [(of.get(figure.above, 0), of.get(figure.below, 0)) for of in there]
+        judged = [minute not in missing for minute in minutes]
+        done = self._done(minutes, gained, judged)
+        for (above, below), is_judged in zip(gained[done:], judged[done:], strict=True):
+            self._add(above, below, is_judged)
         return list(self._added)[-len(minutes) :] if minutes else []
 
-    def _done(self, minutes: range, gained: Sequence[_Gained]) -> int:
+    def _done(
+        self, minutes: range, gained: Sequence[tuple[int, int]], judged: Sequence[bool]
+    ) -> int:
         """How many of these minutes have been added; begins anew if they are not the same."""
         done = self._first + len(self._gained) - minutes.start
         # From a whole horizon on, nothing depends on what was before it.
         same = minutes.start == self._first or len(minutes) == HORIZON
         kept = list(self._gained)[-done:] if 0 < done <= len(gained) else []
-        if same and kept and kept == gained[:done]:
+        # Labels of minutes that are not watched any more say nothing of the others.
+        recent = range(max(0, len(minutes) - WATCHED), done)
+        labels = list(self._judged)[-len(recent) :] if recent else []
+        if same and kept and kept == gained[:done] and labels == [judged[n] for n in recent]:
             self._first = minutes.start
             self._gained = deque(kept, maxlen=HORIZON)
             return done
         self._begin(minutes.start)
         return 0
 
-    def _add(self, gained: _Gained) -> None:
-        above, below, judged = gained
+    def _add(self, above: int, below: int, judged: bool) -> None:
         weights = self._day.weights()
         self._day.add(above, below)
         steps = None
@@ -118,7 +118,8 @@ class Watch:
             nats = (self._unit * (up * above + down * below) for up, down in weights)
             lowers = below < 0 or not judged
             steps = tuple((min(each, 0.0) if lowers else each) / self._threshold for each in nats)
-        self._gained.append(gained)
+        self._gained.append((above, below))
+        self._judged.append(judged)
         self._added.append(Added(steps, below if judged else 0))
 
 
