@@ -8,7 +8,7 @@ from stream_metrics.core.alerts.shifts import added, gathered, pooled
 from stream_metrics.core.alerts.standing import Standing
 from stream_metrics.core.engine.config import OTHER
 from tests.drill import gather
-from tests.unit.test_shifts import SHORT, START, found, history
+from tests.unit.test_shifts import SHORT, START, found
 
 SRR = BY_NAME["srr"]
 NOW = START + SHORT - 1
@@ -61,11 +61,11 @@ def test_nothing_is_told_of_an_agent_that_sleeps() -> None:
 
 def test_figures_that_state_does_not_count_are_not_told() -> None:
     """Searches of state without figures of loops are neither empty nor not."""
-    counts = history(BY_NAME["empty_searches"], 2)
-    of_results = {minute: of | {"results": 9} for minute, of in counts.items()}
+    searches = {"searches": 4, "empty_searches": 1}
+    counts = {minute: of | searches for minute, of in steady(2).items()}
 
     told = [
-        {figure for _, figure in Standing(gather.IN_USE).at({"a": of_results}, NOW, counts=kept)}
+        {figure for _, figure in Standing(gather.IN_USE).at({"a": counts}, NOW, counts=kept)}
         for kept in map(counts_of_state, (True, False))
     ]
 
