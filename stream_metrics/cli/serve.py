@@ -39,8 +39,7 @@ def serve(
             "--otlp-port",
             min=0,
             max=65_535,
-            help="Port for traces and events; 0 picks a free one. Default: `serve.otlp_port`, "
-            "4318.",
+            help="Port for events; 0 picks a free one. Default: `serve.otlp_port`, 4318.",
             show_default=False,
         ),
     ] = None,
@@ -76,9 +75,5 @@ def serve(
 def _announce(page: str, receiver: str) -> None:
     """Print the address of the page, and what connects an agent."""
     typer.echo(f"Page:    {page}")
-    typer.echo(
-        f"Traces:  export OTEL_EXPORTER_OTLP_ENDPOINT={receiver} "
-        "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
-    )
     typer.echo(f"Events:  {receiver}/v1/events")
     sys.stdout.flush()
