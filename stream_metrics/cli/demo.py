@@ -47,8 +47,17 @@ from stream_metrics.live.worker.partition import StatePartition
 TICK_SECONDS = 0.1
 PAGE_SECONDS = 1.0
 PLAIN_EVERY_SECONDS = 5.0
-INCIDENT_US: Final = int(datetime(2025, 3, 18, 14, 30, tzinfo=UTC).timestamp() * 1e6)
-"""A time of the recorded day at which all windows show the incident."""
+INCIDENT_US, LOOP_US = (
+    int(datetime(2025, 3, 18, hour, minute, tzinfo=UTC).timestamp() * 1e6)
+    for hour, minute in ((14, 30), (15, 45))
+)
+"""Times of the recorded day at which all windows show the incidents: an agent finds the same pages
+again and again, and another one asks the same again and again."""
+PAUSES: Final = (
+    (INCIDENT_US, "during the incident of it-desk", "on to 15:45, when another agent is in a loop"),
+    (LOOP_US, "during the loop of sales-assist", "the rest of the day"),
+)
+"""When the clock stops, during what, and what comes then."""
 IDENTITY = Identity("demo", 1, "demo", {})
 RULES = tuple(rule for rule in rules.RULES if rule.name not in ("lag", "memory", "offset_gaps"))
 """The rules of the page, without those on Kafka and Redis, which the demo does not use."""
@@ -126,8 +135,8 @@ def demo(
     keep: Annotated[
         bool | None,
         typer.Option(
-            help="Stop the clock at 14:30, during the incident, and keep serving the page until "
-            "Ctrl-C; Enter plays the rest of the day. Default: yes in a terminal, otherwise no.",
+            help="Stop the clock at 14:30 and 15:45, during incidents, and keep serving the page "
+            "until Ctrl-C; Enter goes on. Default: yes in a terminal, otherwise no.",
             show_default=False,
         ),
     ] = None,
@@ -142,7 +151,7 @@ def demo(
 
     Watch it in the terminal and on the web page that every worker serves. Needs neither Kafka nor
     Redis: state is in memory. At 13:40 an index change makes one agent find the same pages again
-    and again, and its SRR rises.
+    and again, and its SRR rises. At 15:20 another one begins to ask the same again and again.
     """
     try:
         with _echo_disabled():
@@ -189,14 +198,12 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
             playing.append(day)
             del playing[:-1]
             show = Playback(day, seconds, DayView(day.start_us, day.end_us, port), health, console)
-            if keep:
-                await show.play(INCIDENT_US)
+            for pause_us, what, rest in PAUSES if keep else ():
+                await show.play(pause_us)
                 listening = _in_foreground()
-                rest = " Enter plays the rest of the day." if listening else ""
-                console.print(
-                    f"The clock stops here, during the incident: see {url}", soft_wrap=True
-                )
-                console.print(f"The page stays open.{rest} Ctrl-C ends the demo.")
+                enter = f" Enter plays {rest}." if listening else ""
+                console.print(f"The clock stops here, {what}: see {url}", soft_wrap=True)
+                console.print(f"The page stays open.{enter} Ctrl-C ends the demo.")
                 await _serving(health, until_enter=listening)
             await show.play(day.end_us)
             if not forever:

@@ -12,6 +12,8 @@ import pytest
 
 from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import Interpretation, Options, interpret, mapping
+from stream_metrics.core.telemetry.shapes.rows import Shape
+from stream_metrics.core.telemetry.shapes.table import SHAPES
 from stream_metrics.core.telemetry.spans import Span, SpanEvent
 from tests.shapes import CASES, HITS, Case
 from tests.telemetry import span
@@ -1229,6 +1231,21 @@ def test_the_row_that_a_refusal_prints_reads_the_result(result: Any, results: in
         assert [len(each) for each in found(one)] == [results]
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=[shape.source for shape in SHAPES])
+def test_the_rows_that_a_refusal_of_two_lists_prints_read_each(shape: Shape) -> None:
+    """One reads the answer, as its product's row does, and one the list beside it."""
+    related = [{"id": "x", "text": "Another text of another list."}]
+    answer = CASES[shape.source].answer(HITS)
+    tool = ran("search_docs", {"found": answer, "related": related}, QUERY)
+    [refusal] = turn_with(tool).refusals
+
+    row, *others = refusal.message.split("otlp.shapes = ")[1].split(", or items = ")
+    rows = [row, *(f'[{{tool = "search_docs", items = {one}}}]' for one in others)]
+    searches = [turn_with(tool, **tomllib.loads(f"shapes = {one}")) for one in (rows[0], rows[-1])]
+    assert [one.refused for one in searches] == [{}, {}]
+    assert [len(each) for one in searches for each in found(one)] == [len(HITS), 1]
+
+
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_an_empty_list_is_an_empty_search_however_often_it_is_encoded(times: int) -> None:
     """Tools return JSON as a text, which products encode again."""
@@ -1322,3 +1339,39 @@ def test_a_call_without_a_result_beside_others_is_refused() -> None:
     one = with_messages({"gen_ai.output.messages": answer}, {"gen_ai.input.messages": given})
 
     assert (one.turns, one.refused) == ((), {"truncated": 1})
+
+
+@pytest.mark.parametrize(
+    ("known", "bare"),
+    [
+        ({"id": "k-1", "text": "Five days."}, {"id": None, "text": "Five days."}),
+        (
+            {"title": "Refunds", "url": "https://kb.example/1", "snippet": "Five days."},
+            {"title": "Refunds", "snippet": "Five days."},
+        ),
+        (
+            {"id": "k-1", "url": "https://kb.example/1", "text": "Five days."},
+            {"id": "", "text": "Five days."},
+        ),
+    ],
+)
+def test_a_result_without_its_id_or_address_is_the_one_with_the_same_text(
+    known: dict[str, str], bare: dict[str, str | None]
+) -> None:
+    """However short the text is, and whichever search has which."""
+    first = ran("search_docs", {"results": [known]}, QUERY, id="first")
+    again = ran("search_docs", {"results": [bare]}, QUERY, id="again", start=20)
+
+    [turn] = turn_with(first, again).turns
+
+    results = [result for search in turn.searches for result in search.results]
+    assert len({(one.doc_id, one.url, *one.ids.values()) for one in results}) == 1
+
+
+def test_a_text_that_several_documents_have_identifies_none_of_them() -> None:
+    """A result without an id counts by its text then."""
+    documents = [{"id": "k-1", "text": "No preview"}, {"id": "k-2", "text": "No preview"}]
+    first = ran("search_docs", documents, QUERY, id="first")
+    bare = ran("search_docs", [{"id": None, "text": "No preview"}], QUERY, id="again", start=20)
+
+    assert found(turn_with(first, bare)) == [["k-1", "k-2"], [None]]

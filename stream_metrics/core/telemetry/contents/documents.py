@@ -48,7 +48,7 @@ LOCAL_ID: Final = re.compile(
 )
 """Ids of chunks that are certainly unique in their document only."""
 _RANK: Final = re.compile(
-    r"#\d+|(result|hit|match|rank|source|ref|citation)[ _.:#-]?\d+|turn\d+[a-z]+\d+"
+    r"#\d+|\[\d+\]|(result|hit|match|rank|source|ref|citation)[ _.:#-]?\d+|turn\d+[a-z]+\d+"
     r"|https://api\.bing\.\S+#\w+\.\d+",
     re.IGNORECASE,
 )

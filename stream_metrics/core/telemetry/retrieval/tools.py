@@ -24,7 +24,10 @@ from stream_metrics.core.telemetry.roles.mapping import Row
 from stream_metrics.core.telemetry.shapes.reading import (
     Reading,
     Unread,
+    innermost,
+    is_block,
     plain_text,
+    read_items,
     read_result,
     same_documents,
 )
@@ -154,6 +157,8 @@ _SEARCHES: Final = re.compile(r"search|retriev", re.IGNORECASE)
 """Matches names of tools that are not given ids to look them up."""
 _ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
 """The names of an argument that has what is looked for, if it is the only one."""
+MAX_LISTS: Final = 3
+"""The most lists of one result for which rows are proposed."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A key that JMESPath needs no quotes for."""
 _HOLDERS: Final = (
@@ -209,7 +214,8 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
         else:
             reading = read_result(value)
         if isinstance(reading, Unread):
-            return reading.reason, reading.message
+            rows = _rows_of_lists(name, value) if reading.reason == "ambiguous_documents" else ""
+            return reading.reason, reading.message + rows
         if reading is None:
             return None
         read_values.append((value, reading))
@@ -426,19 +432,36 @@ def row_to_copy(span: Span, row: Row) -> str | None:
             how = '"\\n\\n"' if "\n\n" in written else '"whole"'
             other = ', or split = "whole" if all of it is one result' if how != '"whole"' else ""
             return f"otlp.shapes = [{{tool = {tool}, split = {how}}}]{other}"
-        inner = parse_value(value) if isinstance(value, str) else value
-        listed = next(chain(lists_in(inner, dict), lists_in(inner, str)), None)
+        listed = next(lists_in(value), None)
         if listed is not None:
-            path, items = listed
-            keys = keys_of(items)
-            fields = "".join(f", {name} = {_quoted(path)}" for name, path in keys.items())
-            return f"otlp.shapes = [{{tool = {tool}, items = {_quoted(path)}{fields}}}]"
+            return f"otlp.shapes = [{{tool = {tool}, {_items(*listed)}}}]"
     return None
 
 
-def lists_in(value: Any, of: type[dict[str, Any]] | type[str]) -> Iterator[tuple[str, list[Any]]]:
-    """The lists of objects or of texts in a value, each with its path."""
-    return _lists_in(value, of, "", 0)
+def _rows_of_lists(name: str, value: Any) -> str:
+    """The rows that say which list of a result counts, as the end of a message."""
+    rows = [_items(path, items) for path, items in lists_in(value) if isinstance(items[0], dict)]
+    if len(rows) < 2:
+        return ""
+    first, *others = rows[:MAX_LISTS]
+    rest = "".join(f", or {one}" for one in others)
+    return f"; say which counts: otlp.shapes = [{{tool = {_quoted(name)}, {first}}}]{rest}"
+
+
+def _items(path: str, items: list[Any]) -> str:
+    fields = "".join(f", {name} = {_quoted(key)}" for name, key in keys_of(items, path).items())
+    return f"items = {_quoted(path)}{fields}"
+
+
+def lists_in(value: Any) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of objects, and then of texts, in a result or in what it contains as JSON; each
+    with its path."""
+    for inner in (parse_value(value) if isinstance(value, str) else value, innermost(value)):
+        found = [*chain(_lists_in(inner, dict, "", 0), _lists_in(inner, str, "", 0))]
+        found = [one for one in found if not all(map(is_block, one[1]))]
+        if found:
+            yield from found
+            return
 
 
 def _lists_in(
@@ -449,16 +472,20 @@ def _lists_in(
     if isinstance(value, list):
         if value and all(isinstance(one, of) for one in value):
             yield f"{path}[]" if path else "[]", value
+        elif len(value) == 1 and of is dict:
+            yield from _lists_in(value[0], of, f"{path}[0]", depth + 1)
     elif isinstance(value, dict):
         for key, inner in value.items():
             step = key if _PLAIN.fullmatch(key) else _quoted(key)
             yield from _lists_in(inner, of, f"{path}.{step}" if path else step, depth + 1)
 
 
-def keys_of(items: list[Any]) -> dict[str, str]:
-    """The keys of items that look like an id, an address, and a text; none of texts."""
+def keys_of(items: list[Any], path: str) -> dict[str, str]:
+    """The keys of items that look like an id, an address, and a text; none of texts, and of items
+    that are identified without."""
     first = items[0]
-    if isinstance(first, str):
+    documents = None if isinstance(first, str) else read_items(items, path)
+    if isinstance(first, str) or (documents and all(one.id or one.address for one in documents)):
         return {}
     texts = {key: value for key, value in first.items() if isinstance(value, str)}
     found: dict[str, str] = {}

@@ -15,6 +15,7 @@ from stream_metrics.core.telemetry.contents.documents import (
     MAX_DEPTH,
     Document,
     UnusableDocuments,
+    differ,
     documents_in_value,
     same_document,
     usual_document,
@@ -105,6 +106,9 @@ _MESSAGES: Final = frozenset(
     ("isError", "is_error", "tool_call_id", "toolUseId", "tool_use_id", "status")
 )
 _RESULT_KEYS: Final = ("toolResult", "tool_result")
+_HOLDERS: Final = (
+    *("content", "output", "result", "response", "text", "value", "toolResult", "kwargs", "data"),
+)
 _BLOCK_TYPES: Final = frozenset(
     (
         *(
@@ -136,12 +140,15 @@ _BLOCK_KEYS: Final = frozenset(
     )
 )
 _DOCUMENTS: Final = "a list of documents"
-_BESIDE: Final = re.compile(
-    r"(?:^|_|[a-z](?=[A-Z]))(?:web|(?i:articles|chunks|docs|documents|hits|matches|pages|passages"
-    r"|results|snippets|sources))$"
-)
-"""Matches names of lists that are results only if they stand beside documents."""
 _NAMED: Final = "the list "
+_ASIDE: Final = re.compile(
+    r"(?:image|video|(?:did_?you_?mean_?)?suggest|related_?(?:search|question|quer)|people_?also|correction"
+    r"|spell|info_?box|facet|agg|filter|highlight|warning|error|notice|message|usage|tool|log|debug"
+    r"|explain|pagination|sitelink|thumbnail|ads?$|column|field|schema"
+    r"|blocks?$)",
+    re.IGNORECASE,
+)
+"""Matches the beginnings of names of lists that are no results, although their items have texts."""
 _JSON: Final = re.compile(r"""\{\s*["']|\[\s*[{"']""")
 """The beginning of JSON, or of a Python literal."""
 _OBJECTS: Final = re.compile(r"[\[({'\"\w: ]*?\b[A-Z]\w*\(\w+=")
@@ -190,7 +197,8 @@ class Unread:
 class _Found:
     """What is found in a value: readings of its lists, by the list; and what cannot be read.
 
-    ``beside`` are those of lists that are results only if they stand beside documents.
+    ``beside`` are those of lists with other names, which are results only if they stand beside
+    documents, and ``unread`` lists of objects in which nothing is found, with their names.
     """
 
     readings: list[Reading]
@@ -198,6 +206,7 @@ class _Found:
     taken: dict[int, Any]
     left: int = MAX_VALUES
     beside: list[Reading] = field(default_factory=list)
+    unread: list[tuple[str, list[Any]]] = field(default_factory=list)
 
     def take(self, value: Any) -> None:
         """Note that the value is read, and keep it, lest another gets its ``id()``."""
@@ -234,17 +243,48 @@ def _read(value: Any) -> Reading | Unread | None:
     if found.left < 0:
         return Unread("too_large", f"its result has more than {MAX_VALUES:,} values")
     narrow = [one for one in found.readings if not one.wide]
-    if any(one.documents for one in narrow):  # other lists may be the results as well
-        general = any(one.source == _DOCUMENTS for one in narrow)
-        lists = (one for one in found.readings if one.wide and one.source.startswith(_NAMED))
-        narrow += (one for one in lists if general or one.scored)
-        narrow += found.beside if general else ()
-    chosen = _chosen(narrow)
+    lists = [one for one in found.readings if one.source.startswith(_NAMED)]
+    others = [one for one in lists + found.beside if one.documents]  # may be the results as well
+    empty = next((one for one in narrow if not one.documents), None)
+    chosen = _chosen(narrow + others if narrow else [])
+    if empty is not None and others and not any(one.documents for one in narrow):
+        chosen = _ambiguous(empty, others[0])
+    chosen = _against_texts(chosen, found.readings)
     if chosen is None:
         chosen = next((one for one in found.problems if one.reason != "unrecognised"), None)
     if chosen is None:
-        chosen = _chosen([one for one in found.readings if one.wide])
+        wide = [one for one in found.readings if one.wide]
+        chosen = _chosen(wide + (found.beside if any(one.documents for one in wide) else []))
+    if isinstance(chosen, Reading) and (other := _alike(found)) is not None:
+        name, items = other
+        return _ambiguous(chosen, Reading((Document(),) * len(items), f"{_NAMED}{name}"))
     return chosen or next(iter(found.problems), None)
+
+
+def _against_texts(
+    chosen: Reading | Unread | None, readings: Sequence[Reading]
+) -> Reading | Unread | None:
+    """The reading of a list, unless a text beside it shows other results."""
+    if not isinstance(chosen, Reading):
+        return chosen
+    for other in readings:
+        if not other.wide or other.source.startswith(_NAMED):
+            continue
+        if len(chosen.documents) != len(other.documents) or differ(
+            chosen.documents, other.documents
+        ):
+            return _ambiguous(chosen, other)
+    return chosen
+
+
+def _alike(found: _Found) -> tuple[str, list[Any]] | None:
+    """A list that nothing reads, but whose items have the keys of those of a list that is read."""
+    read = {frozenset(one[0]) for one in found.taken.values() if _has_objects(one)}
+    return next((one for one in found.unread if frozenset(one[1][0]) in read), None)
+
+
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
 def _chosen(readings: Sequence[Reading]) -> Reading | Unread | None:
@@ -253,17 +293,19 @@ def _chosen(readings: Sequence[Reading]) -> Reading | Unread | None:
     first = next(iter(full or readings), None)
     for other in full[1:]:
         if first is not None and not same_documents(first.documents, other.documents):
-            lists = f"{len(first.documents)} and {len(other.documents)} results"
-            return Unread(
-                "ambiguous_documents",
-                f"its result has different lists: {first.source}, and {other.source}; {lists}",
-            )
+            return _ambiguous(first, other)
     if first is None:
         return None
     best = max(
         full or readings, key=lambda one: sum(document.signals for document in one.documents)
     )
     return replace(best, scored=any(one.scored for one in readings))
+
+
+def _ambiguous(one: Reading, other: Reading) -> Unread:
+    lists = f"{len(one.documents)} and {len(other.documents)} results"
+    message = f"its result has different lists: {one.source}, and {other.source}; {lists}"
+    return Unread("ambiguous_documents", message)
 
 
 def same_documents(some: Sequence[Document], others: Sequence[Document]) -> bool:
@@ -348,7 +390,7 @@ def _json_lines(value: str) -> list[Any] | None:
 def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> None:
     if id(value) in found.taken:
         return
-    if value and all(map(_is_block, value)):
+    if value and all(map(is_block, value)):
         _look_at_blocks(value, found, depth)
         return
     if value and all(isinstance(one, dict) and "role" in one for one in value):
@@ -376,16 +418,18 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         general = documents_in_value(value, True)
         if isinstance(general, list):
             found.take(value)
-            found.readings.append(_reading(general, _DOCUMENTS, value))
+            found.readings.append(_reading(_with_texts(general, value), _DOCUMENTS, value))
             return
     if value and (documents := _wide(value)) is not None:
         reading = _reading(documents, f"{_NAMED}{name or 'itself'}", value, wide=True)
         if not name or name in _GENERAL or name in _WIDE or reading.scored:
             found.take(value)
             found.readings.append(reading)
-        elif _BESIDE.search(name):
+        elif not _ASIDE.match(name):
             found.beside.append(reading)
         return
+    if _has_objects(value):
+        found.unread.append((name, value))
     if name in (*_GENERAL, *_WIDE, "") and (passages := _passages(value)):
         found.readings.append(_reading(passages, "a list of texts", [], wide=True))
         return
@@ -393,6 +437,17 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         parsed = [parse_value(one) for one in value]
         if parsed and all(isinstance(one, dict) for one in parsed):
             _look(parsed, found, depth + 1, name)
+
+
+def _with_texts(documents: Sequence[Document], items: Sequence[Any]) -> list[Document]:
+    """The documents, with the texts of those that have no id, such as their snippets; by these a
+    result counts whose address is missing."""
+    return [
+        replace(document, text=_document(item, _ANY).text)
+        if document.text is None and document.id is None and isinstance(item, dict)
+        else document
+        for document, item in zip(documents, items, strict=True)
+    ]
 
 
 def _passages(value: Sequence[Any]) -> list[Document]:
@@ -441,7 +496,7 @@ _ANY: Final = Shape("usual names")
 def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
     if id(value) in found.taken:
         return
-    if _is_block(value) and (depth == 0 or "toolResult" in value or "tool_result" in value):
+    if is_block(value) and (depth == 0 or "toolResult" in value or "tool_result" in value):
         _look_at_blocks([value], found, depth)
         return
     inner = value.get("kwargs")
@@ -617,9 +672,9 @@ def _look_at_parallel(value: dict[str, Any], row: Parallel, found: _Found) -> No
             Unread("truncated", "its lists of ids, texts and scores differ in length")
         )
         return
-    for name in (*row.ids, *row.texts, *row.metadata, *row.scores):
-        if isinstance(value.get(name), list):
-            found.take(value[name])
+    for names, column in zip((row.ids, row.texts, row.metadata, row.scores), columns, strict=True):
+        if column is not None:
+            found.take(_column(value, names))
     documents = []
     for place in range(length):
         own, written, about, score = (None if one is None else one[place] for one in columns)
@@ -633,12 +688,12 @@ def _column(value: dict[str, Any], names: Sequence[str]) -> list[Any] | None:
     return next((value[name] for name in names if isinstance(value.get(name), list)), None)
 
 
-def _is_block(value: Any) -> bool:
+def is_block(value: Any) -> bool:
     """Whether the value is a content block: a container, and no result itself."""
     if not isinstance(value, dict) or not value:
         return False
     kind = value.get("type")
-    keys = value.keys()
+    keys = value.keys() if kind else value.keys() - {"type"}
     if len(keys) == 1 and not keys.isdisjoint(("text", "json", *_RESULT_KEYS)):
         return True
     if isinstance(kind, str) and kind in _BLOCK_TYPES:
@@ -790,36 +845,40 @@ def _texts(value: Any) -> Iterator[str]:
 
 def plain_text(value: Any) -> str | None:
     """The one text that a value is, perhaps in JSON or in a content block; None if it is none."""
+    found = innermost(value)
+    return text(found) if isinstance(found, str) else None
+
+
+def innermost(value: Any) -> Any:
+    """What stands in a value that is JSON, a content block, or has one of the usual names only."""
     for _ in range(MAX_DEPTH):
         if isinstance(value, str):
             inner = parse_value(value.strip()) if value.strip()[:1] in ("[", "{", '"') else None
             if inner is None or isinstance(inner, (int, float)):
-                return text(value)
+                break
             value = inner
-        elif isinstance(value, list):
-            if len(value) != 1:
-                return None
+        elif isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list):
             value = value[0]
+        elif isinstance(value, dict) and is_block(value):
+            value = _content(value)
         elif isinstance(value, dict):
-            if _is_block(value):
-                value = _content(value)
-                continue
-            for key in (
-                "content",
-                "output",
-                "result",
-                "response",
-                "text",
-                "value",
-                "toolResult",
-                "kwargs",
-                "data",
-            ):
-                if value.get(key) is not None:
-                    value = value[key]
-                    break
-            else:
-                return None
+            name = next((one for one in _HOLDERS if value.get(one) is not None), None)
+            if name is None:
+                break
+            value = value[name]
         else:
-            return None
-    return None
+            break
+    return value
+
+
+def read_items(items: Sequence[Any], path: str) -> list[Document] | None:
+    """The documents that the items of the list at a path are by the table of shapes; None if they
+    are none."""
+    if not items:
+        return None
+    place = f".{path.partition('[')[0]}"
+    for shape in SHAPES:
+        here = any(place.endswith(f".{one}") for one in shape.items) and _fits(items, shape)
+        if here or (shape.anywhere and _are_all(items, shape.anywhere)):
+            return [_document(item, shape) for item in items]
+    return _wide(items)

@@ -13,7 +13,14 @@ from jmespath.exceptions import JMESPathError
 
 from stream_metrics.core.telemetry.contents.documents import Document, usual_document
 from stream_metrics.core.telemetry.contents.literals import parse_value
-from stream_metrics.core.telemetry.shapes.reading import Reading, Unread, as_alone, plain_text
+from stream_metrics.core.telemetry.shapes.reading import (
+    Reading,
+    Unread,
+    as_alone,
+    innermost,
+    plain_text,
+    read_items,
+)
 from stream_metrics.core.telemetry.shapes.texts import block
 from stream_metrics.core.telemetry.spans import Span, text
 
@@ -73,11 +80,14 @@ class UserShape:
         if self.items is None:
             return None
         listed = _search(self.items, _parsed(value))
-        if listed is None and written is not None:
-            listed = _search(self.items, parse_value(written.strip()))
+        if listed is None:
+            listed = _search(self.items, innermost(value))
         if not isinstance(listed, list):
             return Unread("unrecognised", f"{self.source} finds no list at {self.items!r}")
-        documents = [self._document(item) for item in listed]
+        named = any((self.id, self.url, self.title, self.text, self.score))
+        documents = (None if named else read_items(listed, self.items)) or [
+            *map(self._document, listed)
+        ]
         scored = self.score is not None and bool(documents)
         return Reading(tuple(map(as_alone, documents)), self.source, scored=scored)
 

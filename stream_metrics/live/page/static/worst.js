@@ -4,7 +4,7 @@ import { $, el, externalLink, radios, renderOnce, setText } from "./dom.js";
 import { clock, count, percent, plural, sentence } from "./format.js";
 
 const RANKINGS = [["highest_srr", "highest SRR"], ["lowest_sre", "lowest SRE"],
-  ["most_wasted_iterations", "most wasted iterations"]];
+  ["most_wasted_iterations", "most wasted iterations"], ["most_repeated_searches", "most repeated searches"]];
 let ranking = RANKINGS[0][0];
 let worst = null; // the answer, or its error
 let asked = 0; // increases, so that answers to an earlier request are ignored
@@ -68,9 +68,11 @@ function nothingWorst() {
   if (!worst.conversations) return "No conversation has searched in this window.";
   const judged = worst.judged[ranking];
   const few = { highest_srr: `${worst.min_results} results`, lowest_sre: `${worst.min_results} labelled results`,
-    most_wasted_iterations: "an iteration whose documents are labelled" }[ranking];
+    most_wasted_iterations: "an iteration whose documents are labelled",
+    most_repeated_searches: "a search whose query is known" }[ranking];
   if (!judged) return `Cannot tell: no conversation has ${few}.`;
-  return ranking === "highest_srr" ? `None of the ${plural(judged, "conversation")} with ${few} or more repeats any.`
+  if (ranking === "highest_srr") return `None of the ${plural(judged, "conversation")} with ${few} or more repeats any.`;
+  return ranking === "most_repeated_searches" ? `None of the ${plural(judged, "conversation")} with queries repeats a search.`
     : `No iteration was wasted in the ${plural(judged, "conversation")} with labelled iterations.`;
 }
 
@@ -80,14 +82,15 @@ const runawayItem = (turn) => el("li", {}, el("code", {}, turn.conversation_id),
   turn.url ? externalLink(turn.url, "Open its trace") : null);
 
 function worstItem(row, open) {
-  const facts = [["SRR", percent(row.srr)], ["SRE", percent(row.sre)],
-    ["repeated", `${count(row.duplicates)} of ${count(row.results)}${row.beyond_limit ? "+" : ""}`],
-    ["wasted", `${row.wasted_iterations} of ${row.iterations}`]];
+  const facts = [["SRR", percent(row.srr), ""], ["SRE", percent(row.sre), ""],
+    ["repeated", `${count(row.duplicates)} of ${count(row.results)}${row.beyond_limit ? "+" : ""}`, " results"],
+    ["asked again", ...(row.queried_searches ? [`${count(row.repeated_searches)} of ${count(row.queried_searches)}`, " searches"] : ["–", ""])],
+    ["wasted", `${row.wasted_iterations} of ${row.iterations}`, " iterations"]];
   const details = el("details", { data: { id: row.conversation_id }, open: open.has(row.conversation_id) },
     el("summary", { data: { focus: `worst ${row.conversation_id}` } },
       el("code", {}, row.conversation_id), el("span", { class: "muted agents" }, row.agents.join(", ")),
-      el("span", { class: "facts" }, ...facts.map(([name, value]) =>
-        el("span", {}, el("span", { class: "muted" }, `${name} `), value)))),
+      el("span", { class: "facts" }, ...facts.map(([name, value, unit]) =>
+        el("span", {}, el("span", { class: "muted" }, `${name} `), value, el("span", { class: "unit" }, unit))))),
     row.url ? el("p", {}, externalLink(row.url, "Open its trace"), " ", el("span", { class: "muted" }, new URL(row.url).host)) : null,
     worstPairs(row));
   return el("li", { class: "card" }, details);
