@@ -34,6 +34,7 @@ from stream_metrics.live.local.folder import (
     digest_key_file,
     held,
     prepare_database,
+    told_for,
 )
 from stream_metrics.live.local.letters import LocalDeadLetters
 from stream_metrics.live.local.log import Log, Retention
@@ -109,6 +110,11 @@ class ServeProcess(WorkerProcess):
         self, settings: Settings, generation: Generation, layout: Layout, space: StateStore
     ) -> None:
         """See ``WorkerProcess.work``."""
+        if not generation.in_force:
+            raise OtherIdentity(
+                "the state of these settings is still being built. Finish that first: "
+                "`stream-metrics build`; until then, serve with the settings before"
+            )
         letters = LocalDeadLetters(self._database, self.clock.now_ms)
         published = self.publish(space, generation, letters)
         state = self.keep_state(settings, generation, layout, space, published)
@@ -154,7 +160,7 @@ def run_serve(settings: Settings, announce: Callable[[str, str], None]) -> int:
         with _open_files(), held(settings.serve.data):
             uvloop.run(_serve(_with_key(settings), announce))
     except REFUSALS as error:
-        log.error("the process cannot work", reason=str(error))
+        log.error("the process cannot work", reason=told_for(settings.serve.data, str(error)))
         return 2
     except Exception:
         log.exception("the process crashed")

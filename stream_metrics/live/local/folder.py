@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Final
 
 DATABASE: Final = "stream-metrics.db"
 LOCK: Final = "lock"
+BUILD_LOCK: Final = "build.lock"
 KEY: Final = "digest.key"
 
 _PRIVATE: Final = 0o600  # the log has the texts that agents found
@@ -39,11 +41,27 @@ def held(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, _PRIVATE)
+    except OSError as error:
+        raise _refused(folder, error) from error
+    with _locked(folder, LOCK, "Stop that one, or choose another folder with --data"):
+        yield
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[None]:
+    """Keep other processes from building state in the folder; raises as ``held`` does."""
+    with _locked(folder, BUILD_LOCK, "That one is building state; wait for it, or stop it"):
+        yield
+
+
+@contextmanager
+def _locked(folder: Path, name: str, advice: str) -> Iterator[None]:
+    try:
+        lock = os.open(folder / name, os.O_RDWR | os.O_CREAT, _PRIVATE)
     except OSError as error:
         raise _refused(folder, error) from error
     try:
-        _lock(lock, folder)
+        _lock(lock, folder, advice)
         with suppress(OSError):  # a full disk: the lock holds without the number
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -52,17 +70,42 @@ def held(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _lock(lock: int, folder: Path) -> None:
+def _lock(lock: int, folder: Path, advice: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
-        who = f"process {pid}" if pid.isdecimal() else "another process"
-        raise FolderInUse(
-            f"{folder} is in use by {who}. Stop that one, or choose another folder with --data"
-        ) from None
+        raise FolderInUse(f"{folder} is in use by {_named(lock)}. {advice}") from None
     except OSError as error:
         raise _refused(folder, error) from error
+
+
+def user_of(folder: Path) -> str:
+    """Who uses the folder, such as ``process 12``; empty if nobody does."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _named(lock)
+    else:
+        return ""
+    finally:
+        os.close(lock)
+
+
+def _named(lock: int) -> str:
+    pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+    return f"process {pid}" if pid.isdecimal() else "another process"
+
+
+def told_for(folder: Path, message: str) -> str:
+    """The message, with the commands in it as they are typed for the folder."""
+    for words in ("build", "purge", "check"):
+        command = f"`stream-metrics {words}"
+        message = message.replace(command, f"{command} --data {shlex.quote(str(folder))}")
+    return message
 
 
 def prepare_database(folder: Path) -> Path:

@@ -22,10 +22,11 @@ TRIMMED_AT_ONCE: Final = 1_000  # records, so that others do not wait long for t
 
 
 class Entry(NamedTuple):
-    """A record to append."""
+    """A record to append; one that is sent again has a timestamp of its own."""
 
-    key: bytes
-    value: bytes
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None = None
 
 
 class Backlog(Exception):
@@ -80,13 +81,18 @@ class Log:
         def append(connection: sqlite3.Connection) -> int:
             extent = _extent(connection, topic)
             if max_backlog is not None:
-                behind = extent.end - _read_up_to(connection, topic, extent)
+                behind = _backlog(connection, topic, extent)
                 if behind + len(entries) > max(max_backlog, len(entries)):
                     raise Backlog(f"{behind:,} records are stored that were not read yet")
             connection.executemany(
                 f"INSERT INTO {topic} VALUES (?, ?, ?, ?)",  # noqa: S608
                 [
-                    (offset, timestamp_ms, entry.key, entry.value)
+                    (
+                        offset,
+                        timestamp_ms if entry.timestamp_ms is None else entry.timestamp_ms,
+                        entry.key,
+                        entry.value,
+                    )
                     for offset, entry in enumerate(entries, extent.end)
                 ],
             )
@@ -157,6 +163,17 @@ class Log:
         rows = await self._database.read(lambda at: at.execute(statement, (reader,)).fetchall())
         return {topic: (offset, note) for topic, offset, note in rows}
 
+    async def forget_readers(self, readers: Collection[str]) -> None:
+        """Delete what these readers have committed."""
+        rows = [(reader,) for reader in readers]
+        await self._database.write(
+            lambda at: at.executemany("DELETE FROM commits WHERE reader = ?", rows)
+        )
+
+    async def backlog(self, topic: str) -> int:
+        """How many records of a topic are still to be read."""
+        return await self._database.read(lambda at: _backlog(at, topic, _extent(at, topic)))
+
     # -- retention
 
     async def trim(self, retention: Retention, now_ms: int) -> bool:
@@ -215,15 +232,20 @@ def _read_up_to(connection: sqlite3.Connection, topic: str, extent: Extent) -> i
     return extent.first if offset is None else extent.nearest(offset)
 
 
+def _backlog(connection: sqlite3.Connection, topic: str, extent: Extent) -> int:
+    return extent.end - _read_up_to(connection, topic, extent)
+
+
 def _trim(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
     for topic, age_ms in retention.ages_ms.items():
         if _delete_aged(connection, topic, age_ms, now_ms):
             return True
-    statement = "DELETE FROM letters WHERE id IN (SELECT id FROM letters ORDER BY id LIMIT ?)"
-    statement += " AND written_ms < ?"
     before_ms = now_ms - retention.ages_ms[EVENTS]
-    if connection.execute(statement, (TRIMMED_AT_ONCE, before_ms)).rowcount:
-        return True
+    for table in ("letters", "letter_marks"):
+        statement = f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} ORDER BY id LIMIT ?)"  # noqa: S608
+        statement += " AND written_ms < ?"
+        if connection.execute(statement, (TRIMMED_AT_ONCE, before_ms)).rowcount:
+            return True
     return _used_bytes(connection) > retention.max_bytes and _delete_oldest(connection, retention)
 
 

@@ -108,6 +108,13 @@ CREATE TABLE letters (
     digest BLOB NOT NULL,                      -- of all that tells it from another one
     UNIQUE (topic, "offset", digest)
 );
+CREATE TABLE letter_marks (                    -- what commands note about letters
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    written_ms INTEGER NOT NULL,
+    topic TEXT NOT NULL,
+    key BLOB,
+    headers TEXT NOT NULL
+);
 """
 
 _TOPIC: Final = """
