@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from typing import Annotated, Final
 
 import typer
@@ -117,8 +118,6 @@ async def _build(
                 return 0
             await _finish(store, place)
             layout = await store.layout()
-            if place.told_after_switch(live) and unfinished_message(layout):
-                return 2
         target = identity(settings_for_state(settings, live.identity), await place.state_counts())
         building, begun = layout.building, False
         if building is None:
@@ -249,27 +248,26 @@ async def _give_up(store: StateStore, place: Place, layout: Layout) -> int:
 
 async def _finish(store: StateStore, place: Place) -> None:
     """Complete a switch, together with the workers."""
-    told = False
-    while True:
-        layout = await finish(store, place.fence(), place.settle)
-        current = layout.in_force
-        if not layout.to_purge or current is None:
-            return
-        if damaged := (await announcements(store, current)).damaged:
-            raise CannotBuild(
-                f"generation {current.number} is in force, but its state is damaged in "
-                f"{'partition' if len(damaged) == 1 else 'partitions'} "
-                f"{', '.join(map(str, damaged))}: their rows cannot be sent, and the state before "
-                "is kept. Restore a backup of Redis, or begin anew: `stream-metrics purge`. "
-                "No other build can begin before that"
-            )
-        if after := place.told_after_switch(current):
-            stderr_console().print(after, markup=False)
-            return
-        if not told:
-            stderr_console().print(
-                f"generation {current.number} is in force. Its workers go through all of "
-                "their conversations once; then the state before is deleted"
-            )
-            told = True
-        await asyncio.sleep(POLL_SECONDS)
+    async with AsyncExitStack() as stack:
+        told = False
+        while True:
+            layout = await finish(store, place.fence(), place.settle)
+            current = layout.in_force
+            if not layout.to_purge or current is None:
+                return
+            if damaged := (await announcements(store, current)).damaged:
+                raise CannotBuild(
+                    f"generation {current.number} is in force, but its state is damaged in "
+                    f"{'partition' if len(damaged) == 1 else 'partitions'} "
+                    f"{', '.join(map(str, damaged))}: their rows cannot be sent, and the state "
+                    "before is kept. Restore a backup of Redis, or begin anew: `stream-metrics purge`. "
+                    "No other build can begin before that"
+                )
+            if not told:
+                stderr_console().print(
+                    f"generation {current.number} is in force. Its workers go through all of "
+                    "their conversations once; then the state before is deleted"
+                )
+                told = True
+                await stack.enter_async_context(place.finishing())
+            await asyncio.sleep(POLL_SECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_metrics.cli.process import WorkerProcess, prepare_process
+from stream_metrics.cli.process import WorkerProcess
 from stream_metrics.cli.settings import Settings
 from stream_metrics.live.layout import Generation, Identity, Layout
 from stream_metrics.live.local.database import Database
@@ -25,7 +25,6 @@ class BuildProcess(WorkerProcess):
 
     async def run(self) -> None:
         """Work until ``stop``."""
-        prepare_process()
         await self.work_over(LocalStore(self._database), _no_state, [EVENTS])
 
     async def work(

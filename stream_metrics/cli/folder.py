@@ -15,7 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,9 +38,11 @@ from stream_metrics.live.local.database import (
 )
 from stream_metrics.live.local.folder import (
     KEY,
+    FolderInUse,
     FolderRefused,
     building,
     database_of,
+    held,
     told_for,
     user_of,
 )
@@ -256,24 +258,36 @@ class Folder:
     @asynccontextmanager
     async def building(self, option: str) -> AsyncIterator[str]:
         """See ``Place.building``: it is done here."""
-        configure_logs(self.settings.log.model_copy(update={"level": "WARNING"}))
         with building(self.folder):
-            async with self.database(writes=True) as database:
-                process = BuildProcess(self.settings, database)
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(process.run())
-                        yield "What serves the folder goes on meanwhile"
-                        process.stop()
-                except BaseExceptionGroup as errors:
-                    raise errors.exceptions[0] from None
+            async with self._working():
+                yield (
+                    "What serves the folder goes on until the switch; serve it with these settings then"
+                )
 
-    def told_after_switch(self, current: Generation) -> str:
-        """See ``Place.told_after_switch``."""
-        return (
-            f"the settings of generation {current.number} are those to serve with now: "
-            f"{self._command('serve')}, which then deletes the state before"
-        )
+    @asynccontextmanager
+    async def finishing(self) -> AsyncIterator[None]:
+        """See ``Place.finishing``: it is done here, unless somebody serves the folder already."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(held(self.folder))
+            except FolderInUse:
+                yield
+                return
+            async with self._working():
+                yield
+
+    @asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
+        configure_logs(self.settings.log.model_copy(update={"level": "WARNING"}))
+        async with self.database(writes=True) as database:
+            process = BuildProcess(self.settings, database)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(process.run())
+                    yield
+                    process.stop()
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
 
     def told(self, message: str) -> str:
         """See ``Place.told``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,7 +99,7 @@ async def _check(place: Place, *, keys: bool) -> list[Finding]:
         except UsageError as error:
             if checked.readable:  # else it is reported already
                 findings.append(Finding("state", "error", str(error.__cause__)))
-    return findings
+    return [replace(found, message=place.told(found.message)) for found in findings]
 
 
 def _check_engine() -> Finding:

@@ -155,8 +155,8 @@ class Place(Protocol):
         what workers need to prefer it."""
         ...
 
-    def told_after_switch(self, current: Generation) -> str:
-        """What to tell once ``current`` is in force; empty if its workers are to be awaited."""
+    def finishing(self) -> AbstractAsyncContextManager[None]:
+        """The work on the generation that has come into force, until the one before is deleted."""
         ...
 
     def told(self, message: str) -> str:

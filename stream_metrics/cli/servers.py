@@ -10,7 +10,12 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
 from functools import partial
 from typing import Any, TypeVar
 
@@ -162,9 +167,9 @@ class Servers:
         """See ``Place.building``: workers do it, which somebody has to start."""
         yield f"Start workers with these settings: stream-metrics worker{option}"
 
-    def told_after_switch(self, current: Generation) -> str:
-        """See ``Place.told_after_switch``."""
-        return ""
+    def finishing(self) -> AbstractAsyncContextManager[None]:
+        """See ``Place.finishing``: workers do it."""
+        return nullcontext()
 
     def told(self, message: str) -> str:
         """See ``Place.told``."""
