@@ -260,8 +260,8 @@ async def _finish(store: StateStore, place: Place) -> None:
                     f"generation {current.number} is in force, but its state is damaged in "
                     f"{'partition' if len(damaged) == 1 else 'partitions'} "
                     f"{', '.join(map(str, damaged))}: their rows cannot be sent, and the state "
-                    "before is kept. Restore a backup of Redis, or begin anew: `stream-metrics purge`. "
-                    "No other build can begin before that"
+                    "before is kept. Restore a backup of Redis, or begin anew: "
+                    "`stream-metrics purge`. No other build can begin before that"
                 )
             if not told:
                 stderr_console().print(

@@ -260,9 +260,7 @@ class Folder:
         """See ``Place.building``: it is done here."""
         with building(self.folder):
             async with self._working():
-                yield (
-                    "What serves the folder goes on until the switch; serve it with these settings then"
-                )
+                yield "What serves the folder goes on until the switch. Then use these settings"
 
     @asynccontextmanager
     async def finishing(self) -> AsyncIterator[None]:
@@ -302,11 +300,11 @@ def check_folder(folder: Path) -> None:
             return
         found = folder.is_dir()
     except OSError as error:
-        raise UsageError(f"--data {folder}: {error.strerror}") from error
+        raise UsageError(f"{folder}: {error.strerror}") from error
     if not found:
-        raise UsageError(f"--data {folder}: there is no such folder")
+        raise UsageError(f"{folder}: there is no such folder")
     raise UsageError(
-        f"--data {folder}: there is no {path.name} in it. Give the folder that `stream-metrics "
+        f"{folder}: there is no {path.name} in it. Give the folder that `stream-metrics "
         "serve` has made, by default ./stream-metrics-data"
     )
 

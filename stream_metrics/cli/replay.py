@@ -32,6 +32,7 @@ from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
+from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.cli.trace_files import with_folders
 from stream_metrics.core.compiled import ENGINE
@@ -142,7 +143,7 @@ def replay(
         list[str],
         typer.Argument(
             help="JSONL files (plain, .gz, .zst), Parquet, OTLP traces (JSON or protobuf), globs, "
-            "folders of OTLP traces, - for standard input, or kafka:TOPIC."
+            "folders of OTLP traces, - for standard input, kafka:TOPIC, or the folder of `serve`."
         ),
     ],
     out: OutOption = Path("out"),
@@ -254,6 +255,27 @@ def replay(
     _summary(report, out)
     check_usable(report, source.names)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
+
+
+def replay_log(folder: Path, settings: Settings, out: Path) -> None:
+    """Replay the log of ``stream-metrics serve`` to ``out``, without a page; raises
+    ``UsageError``."""
+    options, shown = replay_options(settings)
+    source = Sources([str(folder)], settings, "earliest", "end", out)
+    if "turn_scope" not in settings.metrics.model_fields_set and source.has_traces:
+        options = replace(options, turn_scope="all")
+    task = ReplayTask(
+        ReplaySource(source.names, source.identity, source.located_records, source.ranges),
+        options,
+        out,
+        shown,
+        False,
+        (),
+        Execution(_cores()),
+    )
+    with show_progress(lambda: source.offsets) as progress, _usage_errors(out):
+        written, _ = run(task, progress)
+    check_usable(written, source.names)
 
 
 def report(

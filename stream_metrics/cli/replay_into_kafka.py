@@ -37,7 +37,7 @@ def send_recording(source: Sources, settings: Settings, speed: str, *, shift: bo
         raise UsageError(f"--speed {error}") from error
     if shift and times is None:
         raise UsageError("--shift needs a --speed other than max: it moves times as pauses shrink")
-    both = source.topics & set(settings.kafka.topics)
+    both = source.kafka_topics & set(settings.kafka.topics)
     if both:
         raise UsageError(
             f"{', '.join(sorted(both))} would be both read and written: set `kafka.topics` to "

@@ -22,6 +22,8 @@ SEEN_RECORDS: Final = 100
 class TopicSource:
     """Kafka topics as a source."""
 
+    in_kafka: Final = True
+
     def __init__(
         self,
         settings: Settings,

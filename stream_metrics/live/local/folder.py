@@ -32,6 +32,14 @@ def database_of(folder: Path) -> Path:
     return folder / DATABASE
 
 
+def is_log(folder: Path) -> bool:
+    """Whether a folder has the file of one process, and so a log."""
+    try:
+        return database_of(folder).is_file()
+    except (OSError, ValueError):  # it cannot be looked at, or is no path
+        return False
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Create the folder if it is missing, and keep other processes from using it.
