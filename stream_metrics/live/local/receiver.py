@@ -157,24 +157,31 @@ class Receiver:
     async def _take(
         self, request: web.Request, take: Callable[[bytes], Awaitable[Answer]]
     ) -> Answer:
-        held = 0
+        chunks: list[bytes] = []
         try:
-            chunks = []
+            await self._read(request, chunks)
+            async with self._turns:
+                return await take(await self._inflated(request, b"".join(chunks)))
+        finally:
+            self._held_bytes -= sum(map(len, chunks))
+
+    async def _read(self, request: web.Request, chunks: list[bytes]) -> None:
+        """Read the body into ``chunks``, which count as held."""
+        left = self._doors.body_bytes
+        try:
             async with asyncio.timeout(self._doors.body_seconds):
                 async for chunk in request.content.iter_any():
-                    held += len(chunk)
+                    chunks.append(chunk)
                     self._held_bytes += len(chunk)
-                    if held > self._doors.body_bytes:
+                    left -= len(chunk)
+                    if left < 0:
                         raise self._too_large()
                     if self._held_bytes > self._doors.held_bytes:
                         raise _Refused(503, "too many large requests at once", retry_seconds=1)
-                    chunks.append(chunk)
-            async with self._turns:
-                return await take(await self._inflated(request, b"".join(chunks)))
         except TimeoutError:
             raise _Refused(408, "the body did not arrive in time") from None
-        finally:
-            self._held_bytes -= held
+        except (ConnectionError, RuntimeError, web.RequestPayloadError):
+            raise _Refused(400, "the connection ended within the body") from None
 
     async def _inflated(self, request: web.Request, body: bytes) -> bytes:
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower()
