@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Literal
 
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.folder import UNUSABLE, check_folder
@@ -26,7 +26,7 @@ class LogSource:
     Records up to ``around_ms`` before and after the marks are read as well, as those of Kafka are.
     """
 
-    in_kafka: Final = False
+    in_kafka: Literal[False] = False
 
     def __init__(
         self,
@@ -82,6 +82,13 @@ class LogSource:
                 self._ranges[topic], self._read[topic] = runner.run(self._range(log, topic, extent))
             parts = [self._records(runner, log, topic) for topic in self.names]
             yield from heapq.merge(*parts, key=lambda record: record.timestamp_ms or 0)
+
+    def unread_spans(self) -> Generator[Record, None, None]:
+        """The spans from the first one of a trace that is still open; raises ``UsageError``."""
+        with self._opened() as (runner, log):
+            end = runner.run(log.extents([SPANS]))[SPANS].end
+            self._read[SPANS] = Extent(end - runner.run(log.backlog(SPANS)), end)
+            yield from self._records(runner, log, SPANS)
 
     def numbered(self) -> Generator[tuple[int, Record], None, None]:
         """The records with their numbers, from 1."""

@@ -122,10 +122,12 @@ IntoKafkaOption = Annotated[
     ),
 ]
 SpeedOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="With --into-kafka: [bold]1x[/bold] is the recorded pace, [bold]10x[/bold] ten times "
-        "as fast, [bold]max[/bold] without pauses."
+        "as fast, [bold]max[/bold] without pauses. Default: 1x, but max for a folder of "
+        "[bold]serve[/bold].",
+        show_default=False,
     ),
 ]
 ShiftOption = Annotated[
@@ -175,7 +177,7 @@ def replay(
         typer.Option("--restart", help="Start over instead of resuming an interrupted replay."),
     ] = False,
     into_kafka: IntoKafkaOption = False,
-    speed: SpeedOption = "1x",
+    speed: SpeedOption = None,
     shift: ShiftOption = False,
     fail_if: FailIfOption = None,
     config: ConfigOption = None,
@@ -212,7 +214,7 @@ def replay(
 
         send_recording(source, settings, speed, shift=shift)
         return
-    if shift or speed != "1x":
+    if shift or speed is not None:
         raise UsageError("--speed and --shift need --into-kafka: a replay into files never waits")
     chosen = turn_scope or "turn_scope" in settings.metrics.model_fields_set
     if not chosen and source.has_traces:

@@ -157,6 +157,15 @@ class Sources:
         return sum(topics.offsets for topics in self._topics)
 
     @property
+    def logs(self) -> list[LogSource]:
+        """The folders of ``stream-metrics serve``."""
+        return [
+            part
+            for part in self._parts
+            if not isinstance(part, InputFile) and part.in_kafka is False
+        ]
+
+    @property
     def _files(self) -> list[InputFile]:
         return [part for part in self._parts if isinstance(part, InputFile)]
 
