@@ -74,8 +74,10 @@ async def _find(place: Place, wanted: RecordId) -> tuple[LetterIndex, Letter]:
     index = await read_letter_index(place, [wanted[0]])
     if wanted not in index.letters:
         raise UsageError(
-            f"there is no dead letter of {format_record_id(wanted)}; `stream-metrics dlq list` "
-            "shows which there are"
+            place.told(
+                f"there is no dead letter of {format_record_id(wanted)}; `stream-metrics dlq list` "
+                "shows which there are"
+            )
         )
     stored_at = index.letters[wanted].letter.stored_at
     async with aclosing(place.letters([wanted[0]])) as letters:

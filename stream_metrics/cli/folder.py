@@ -20,9 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stream_metrics.cli.build_process import BuildProcess
 from stream_metrics.cli.common import Finding, UsageError
-from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.places import Checked, Send
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.records import OutgoingRecord
@@ -76,8 +74,8 @@ class Folder:
 
     @property
     def where(self) -> str:
-        """The state in the folder."""
-        return f"the state in {self.folder}"
+        """The folder."""
+        return str(self.folder)
 
     @property
     def confirmation(self) -> tuple[str, str]:
@@ -94,7 +92,8 @@ class Folder:
         try:
             yield
         except UNUSABLE as error:
-            raise UsageError(f"{error}{advice}") from error
+            passing = isinstance(error, FileUnavailable)
+            raise UsageError(f"{error}{advice if passing else ''}") from error
         except OtherIdentity as error:
             raise UsageError(self.told(str(error))) from error
 
@@ -158,7 +157,8 @@ class Folder:
     ) -> AsyncGenerator[Letter | Resubmitted | Forgotten, None]:
         """See ``Place.letters``."""
         async with self.database() as database:
-            async for found in read_letters(database, topics):
+            suffix = self.settings.kafka.dead_letter_suffix
+            async for found in read_letters(database, topics, suffix):
                 yield found
 
     # -- check
@@ -276,6 +276,9 @@ class Folder:
 
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
+        from stream_metrics.cli.build_process import BuildProcess  # imports the whole engine
+        from stream_metrics.cli.logs import configure_logs
+
         configure_logs(self.settings.log.model_copy(update={"level": "WARNING"}))
         async with self.database(writes=True) as database:
             process = BuildProcess(self.settings, database)

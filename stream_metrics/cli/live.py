@@ -90,15 +90,15 @@ async def _check(place: Place, *, keys: bool) -> list[Finding]:
     findings += [Finding("web", "warning", warning) for warning in web.warnings()]
     checked = await place.check(keys=keys)
     findings += checked.findings
-    async with place.store() as store:
-        try:
-            with place.errors():
+    try:
+        with place.errors():
+            async with place.store() as store:
                 findings += await _check_state(settings, store, checked.counts)
-        except UnreadableFile:
-            pass  # the digest key, which is reported already
-        except UsageError as error:
-            if checked.readable:  # else it is reported already
-                findings.append(Finding("state", "error", str(error.__cause__)))
+    except UnreadableFile:
+        pass  # the digest key, which is reported already
+    except UsageError as error:
+        if checked.readable:  # else it is reported already
+            findings.append(Finding("state", "error", str(error.__cause__)))
     return [replace(found, message=place.told(found.message)) for found in findings]
 
 

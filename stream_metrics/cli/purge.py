@@ -100,7 +100,7 @@ async def _purge(place: Place, yes: bool, force: bool) -> int:
             task = progress.add_task("deleting", total=content.conversations or None)
             await delete_all(store, lambda count: progress.advance(task, count))
     left = await place.purged(content.groups)
-    console.print(f"{where} is deleted. {left}")
+    console.print(f"the state of {where} is deleted. {left}")
     return 0
 
 

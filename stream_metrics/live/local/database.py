@@ -73,14 +73,20 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     write-ahead log and nobody writes: then the file is read as it is.
     """
     address = f"{path.absolute().as_uri()}?mode=ro"
-    if not os.access(path.parent, os.W_OK) and not _has_log(path):
+    writable = os.access(path.parent, os.W_OK)
+    if not writable and not _has_log(path):
         address += "&immutable=1"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except BaseException:
+    except sqlite3.Error as error:
         connection.close()
-        raise
+        if writable or getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_CANTOPEN:
+            raise
+        raise FileRefused(
+            f"{path}: who wrote it did not close it, and its folder cannot be written. Copy the "
+            "folder, and give the copy"
+        ) from error
     return connection
 
 

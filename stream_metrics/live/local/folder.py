@@ -110,7 +110,7 @@ def _named(lock: int) -> str:
 
 def told_for(folder: Path, message: str) -> str:
     """The message, with the commands in it as they are typed for the folder."""
-    for words in ("build", "purge", "check"):
+    for words in ("build", "purge", "check", "dlq list"):
         command = f"`stream-metrics {words}"
         message = message.replace(command, f"{command} --data {shlex.quote(str(folder))}")
     return message

@@ -79,16 +79,19 @@ class _Stored(NamedTuple):
 
 
 async def read_letters(
-    database: Database, topics: Sequence[str]
+    database: Database, topics: Sequence[str], suffix: str
 ) -> AsyncGenerator[Letter | Resubmitted | Forgotten, None]:
-    """All letters about records of these topics, and what commands have noted about them."""
+    """All letters about records of these topics, and what commands have noted about them.
+
+    They are told as on topics of Kafka, whose names have this ``suffix``.
+    """
     for table, stored in (("letters", _stored_letter), ("letter_marks", _stored_mark)):
         after = 0
         while True:
             rows = await database.read(_page(table, after))
             for row in rows:
                 after, topic = row[0], row[2]
-                found = parse(stored(row), topic) if topic in topics else None
+                found = parse(stored(row, topic + suffix), topic) if topic in topics else None
                 if found is not None:
                     yield found
             if not rows:
@@ -100,16 +103,16 @@ def _page(table: str, after: int) -> Callable[[sqlite3.Connection], list[tuple[A
     return lambda at: at.execute(statement, (after,)).fetchall()
 
 
-def _stored_letter(row: tuple[Any, ...]) -> _Stored:
+def _stored_letter(row: tuple[Any, ...], place: str) -> _Stored:
     number, written_ms, topic, offset, stamp, key, value, reason, message, _ = row
     letter = DeadLetter(Record(value, key, stamp, topic, 0, offset), reason, message)
-    return _Stored("letters", 0, number, written_ms, key, value, letter_headers(letter))
+    return _Stored(place, 0, number, written_ms, key, value, letter_headers(letter))
 
 
-def _stored_mark(row: tuple[Any, ...]) -> _Stored:
+def _stored_mark(row: tuple[Any, ...], place: str) -> _Stored:
     number, written_ms, _, key, headers = row
     named = [(name, text.encode()) for name, text in json.loads(headers)]
-    return _Stored("letter_marks", 0, number, written_ms, key, None, named)
+    return _Stored(place, 0, number, written_ms, key, None, named)
 
 
 async def note_about_letters(
