@@ -446,13 +446,13 @@ def test_a_folder_that_cannot_be_written_can_be_read(filled: Path, outside: Path
     """By commands that only read; others say why they cannot."""
     folder = Path(shutil.copytree(filled, outside / "data"))
     with only_read(folder):
-        for words in (("top",), ("check",), ("audit",), ("dlq", "list"), ("build", "--dry-run")):
-            output(*words, "--data", folder)
+        for reading in ("top", "check", "audit"):
+            output(reading, "--data", folder)
+        assert "over_limit" in output("dlq", "list", "--data", folder)
         assert "4 records" in output("validate", folder)
-        for words in WRITING[:3]:
-            assert "the file cannot be written" in str(run(*words, "--data", folder).exception), (
-                words
-            )
+        for changing in WRITING[:3]:
+            told = str(run(*changing, "--data", folder).exception)
+            assert "the file cannot be written" in told, changing
 
 
 def test_a_log_that_was_not_closed_is_read_whole(filled: Path, outside: Path) -> None:
