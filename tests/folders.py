@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +21,43 @@ from stream_metrics.live.local.folder import digest_key_file, prepare_database
 from stream_metrics.live.local.letters import LocalDeadLetters
 from stream_metrics.live.local.log import Entry
 from stream_metrics.live.local.tables import EVENTS, SPANS
+from stream_metrics.live.ports import Superseded
 from stream_metrics.live.worker.clock import wall_ms
 from tests.helpers import wait_until
 
 Written = Sequence[tuple[str, bytes]]
 
 
-async def serve_until_read(folder: Path, settings: Settings, *more: Entry) -> None:
-    """Let one process append these events, and read its log to the end."""
+@asynccontextmanager
+async def working(
+    folder: Path, settings: Settings
+) -> AsyncIterator[tuple[ServeProcess, asyncio.Task[None]]]:
+    """One process that works on a folder, but listens nowhere."""
     digest_key_file(folder)
     database = Database(prepare_database(folder))
     process = ServeProcess(settings_of_folder(settings, folder), database)
-    if more:
-        await process.records.append(EVENTS, more, wall_ms())
     running = asyncio.create_task(process.run())
-
-    async def done() -> bool:
-        if running.done():
-            running.result()
-        return process.loop is not None and not await process.records.backlog(EVENTS)
-
     try:
-        await wait_until(done, 30, "the log is not read")
+        yield process, running
     finally:
         process.stop()
-        await running
+        with suppress(Superseded):
+            await running
         await database.close()
+
+
+async def serve_until_read(folder: Path, settings: Settings, *more: Entry) -> None:
+    """Let one process append these events, and read its log to the end."""
+    async with working(folder, settings) as (process, running):
+        if more:
+            await process.records.append(EVENTS, more, wall_ms())
+
+        async def done() -> bool:
+            if running.done():
+                running.result()
+            return process.loop is not None and not await process.records.backlog(EVENTS)
+
+        await wait_until(done, 30, "the log is not read")
 
 
 def fill(folder: Path, events: Sequence[dict[str, Any]], settings: Settings | None = None) -> Path:

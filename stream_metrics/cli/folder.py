@@ -313,7 +313,8 @@ def check_folder(folder: Path) -> None:
 
 
 def settings_of_folder(settings: Settings, folder: Path) -> Settings:
-    """The settings as ``stream-metrics serve`` has them in this folder: its topics and its key."""
+    """The settings as ``stream-metrics serve`` has them in this folder: its topics, its key, and
+    every turn told, as traces tell it."""
     kafka = settings.kafka.model_copy(
         update={"topics": (EVENTS,), "repartition_topic": None, "output_topic": None}
     )
@@ -322,6 +323,8 @@ def settings_of_folder(settings: Settings, folder: Path) -> Settings:
         "bridge": settings.bridge.model_copy(update={"topic": SPANS}),
         "serve": settings.serve.model_copy(update={"data": folder}),
     }
+    if "turn_scope" not in settings.metrics.model_fields_set:
+        update["metrics"] = settings.metrics.model_copy(update={"turn_scope": "all"})
     state, key = settings.state, folder / KEY
     if not (state.key() or state.allow_empty_key) and key.exists():
         update["state"] = state.model_copy(update={"digest_key_file": key.absolute()})

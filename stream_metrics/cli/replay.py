@@ -262,10 +262,9 @@ def replay(
 def replay_log(folder: Path, settings: Settings, out: Path) -> None:
     """Replay the log of ``stream-metrics serve`` to ``out``, without a page; raises
     ``UsageError``."""
-    options, shown = replay_options(settings)
+    chosen = "turn_scope" in settings.metrics.model_fields_set
+    options, shown = replay_options(settings, turn_scope=None if chosen else "all")
     source = Sources([str(folder)], settings, "earliest", "end", out)
-    if "turn_scope" not in settings.metrics.model_fields_set and source.has_traces:
-        options = replace(options, turn_scope="all")
     task = ReplayTask(
         ReplaySource(source.names, source.identity, source.located_records, source.ranges),
         options,

@@ -37,6 +37,7 @@ async def system(
     topics = await new_topics(kafka, group)
     found = await empty_system(kafka, redis_server, tmp_path, group, topics)
     found.folder.mkdir()
+    found.settings = {"STREAM_METRICS_METRICS__TURN_SCOPE": "all"}
     for name, value in found.environment.items():
         monkeypatch.setenv(name, value)
     return found
@@ -82,18 +83,18 @@ async def exported(system: LiveSystem, name: str, *options: str) -> list[bytes]:
 async def test_workers_go_on_from_a_log_with_the_same_rows(system: LiveSystem) -> None:
     """Rows and windows are the same byte for byte; a log that is sent twice counts once."""
     folder = await served(system)
-    before = await exported(system, "before", "--data", str(folder))
-    assert before[0]
-
     for _ in range(2):
         code, text = await said(system, "replay", str(folder), "--into-kafka")
         assert code == 0, text
     sent = await recorded(system.kafka, system.topics)
     system.produced = replace(system.produced, records=sent)
+    now = ("--now", str(system.produced.last_us))
+    before = await exported(system, "before", "--data", str(folder), *now)
+    assert before[0]
     await system.start_workers(2)
     await system.reach(1.0)
 
-    assert await exported(system, "after") == before
+    assert await exported(system, "after", *now) == before
     assert await system.stop_workers() == [0, 0]
 
 
@@ -107,7 +108,7 @@ async def test_spans_of_open_traces_go_to_the_topic_of_traces(system: LiveSystem
     await Log(database).append(SPANS, [Entry(TRACE.encode(), payload)], wall_ms())
     await database.close()
     traces = f"{system.group}-spans"
-    system.settings = {"STREAM_METRICS_BRIDGE__TOPIC": traces}
+    system.settings["STREAM_METRICS_BRIDGE__TOPIC"] = traces
 
     code, text = await said(system, "replay", str(folder), "--into-kafka")
 

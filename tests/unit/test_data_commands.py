@@ -25,8 +25,9 @@ from stream_metrics.live.local.database import Database, ReadOnlyDatabase
 from stream_metrics.live.local.folder import building, database_of, held
 from stream_metrics.live.local.log import Entry, Log
 from stream_metrics.live.local.tables import EVENTS
+from stream_metrics.live.ports import Superseded
 from stream_metrics.live.worker.ownership.identity import OtherIdentity
-from tests.folders import add_letter, fill, output, run, serve_until_read
+from tests.folders import add_letter, fill, output, run, serve_until_read, working
 from tests.serving import everything
 from tests.unit.test_worst import labelled, searched
 
@@ -35,6 +36,7 @@ TRAFFIC = (
     searched("c-1", 1, ["a", "b"], NOW_S, agent="first"),
     searched("c-1", 2, ["a", "c"], NOW_S, agent="first"),
     searched("c-2", 1, ["a", "d"], NOW_S, agent="second"),
+    searched("c-2", 2, ["a", "d"], NOW_S, agent="second", turn=2),
     labelled("c-1", {"1.0.a": 3, "2.1.c": 2}) | {"occurred_at": NOW_S},
 )
 LETTER = Record(b'{"conversation_id": "c-9"}', b"c-9", 1_718_020_800_000, EVENTS, 0, 1)
@@ -126,8 +128,9 @@ def test_every_command_works_while_one_process_serves_the_folder_and_while_none_
 
 def test_an_export_is_what_a_replay_of_the_folder_gives(folder: Path) -> None:
     """Rows and windows, byte for byte."""
-    output("export", "--data", folder, "--out", "exported", "--turn-scope", "last")
-    output("replay", folder, "--out", "replayed", "--turn-scope", "last")
+    now = ("--now", f"{NOW_S + 120}000000")
+    output("export", "--data", folder, "--out", "exported", *now)
+    output("replay", folder, "--out", "replayed", *now)
 
     for name in ("conversations.jsonl", "windows.json"):
         assert Path("exported", name).read_bytes() == Path("replayed", name).read_bytes(), name
@@ -147,7 +150,7 @@ def test_check_finds_all_that_serve_needs(folder: Path) -> None:
     lines = output("check", "--data", folder, "--format", "json").splitlines()
 
     found = {finding["what"]: finding for finding in map(json.loads, lines)}
-    assert found["log events"]["message"] == "4 records, from offset 0"
+    assert found["log events"]["message"] == "5 records, from offset 0"
     assert found["backlog"]["message"] == "0 events are not read yet"
     assert found["state"]["message"].startswith("generation 1, in force, 1 partitions")
     assert "error" not in {finding["state"] for finding in found.values()}
@@ -243,7 +246,7 @@ def test_the_state_of_a_folder_in_use_is_not_deleted(folder: Path) -> None:
 
     assert isinstance(result.exception, UsageError)
     assert f"is in use by process {os.getpid()}" in str(result.exception)
-    assert len(rows(folder)) == 2
+    assert len(rows(folder)) == 3
 
 
 def test_a_deleted_state_is_built_again_from_the_log(folder: Path) -> None:
@@ -264,7 +267,7 @@ def test_a_deletion_is_confirmed_by_the_name_of_the_folder(
     """Another name deletes nothing."""
     monkeypatch.setattr("typer.prompt", lambda *_, **__: "other")
     assert run("purge", "--data", folder).exit_code == 1
-    assert len(rows(folder)) == 2
+    assert len(rows(folder)) == 3
 
     monkeypatch.setattr("typer.prompt", lambda *_, **__: "data")
     assert run("purge", "--data", folder).exit_code == 0
@@ -311,11 +314,32 @@ def test_a_build_makes_the_state_of_the_new_settings(folder: Path, stricter: Non
 
     assert "metrics.good_gain was 2, is 3" in told
     assert "generation 2 is in force" in told
-    output("replay", folder, "--out", "replayed", "--turn-scope", "last")
+    output("replay", folder, "--out", "replayed")
     replayed = Path("replayed/conversations.jsonl").read_text().splitlines()
-    assert rows(folder, "--turn-scope", "last") == [json.loads(line) for line in replayed]
+    assert rows(folder) == [json.loads(line) for line in replayed]
     assert "generation 2, in force" in output("check", "--data", folder, "--format", "json")
     assert "was built with these settings" in output("build", "--data", folder, "--yes")
+
+
+def test_a_process_goes_on_during_a_build_and_ends_when_it_takes_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has received meanwhile is in the new state; its message says what to start."""
+
+    monkeypatch.setattr("stream_metrics.cli.process.LAYOUT_CHECK_SECONDS", 0.05)
+
+    async def both() -> None:
+        async with working(folder, Settings()) as (process, running):
+            monkeypatch.setattr("stream_metrics.cli.build.POLL_SECONDS", 0.05)
+            monkeypatch.setenv("STREAM_METRICS_METRICS__GOOD_GAIN", "3")
+            await asyncio.to_thread(output, "build", "--data", folder, "--yes")
+            await process.records.append(EVENTS, [Entry(b"c-3", LATER)], 1_000 * NOW_S)
+            with pytest.raises(Superseded, match="has been replaced by generation 2"):
+                await running
+
+    asyncio.run(both())
+    serve(folder)
+    assert {row["conversation_id"] for row in rows(folder)} == {"c-1", "c-2", "c-3"}
 
 
 @pytest.mark.usefixtures("stricter")
@@ -449,7 +473,7 @@ def test_a_folder_that_cannot_be_written_can_be_read(filled: Path, outside: Path
         for reading in ("top", "check", "audit"):
             output(reading, "--data", folder)
         assert "over_limit" in output("dlq", "list", "--data", folder)
-        assert "4 records" in output("validate", folder)
+        assert "5 records" in output("validate", folder)
         for changing in WRITING[:3]:
             told = str(run(*changing, "--data", folder).exception)
             assert "the file cannot be written" in told, changing
@@ -463,7 +487,7 @@ def test_a_log_that_was_not_closed_is_read_whole(filled: Path, outside: Path) ->
     with only_read(folder):
         result = run("validate", folder)
         assert "Copy the folder, and give the copy" in str(result.exception)
-    assert "5 records" in output("validate", folder)
+    assert "6 records" in output("validate", folder)
 
 
 def unclosed(filled: Path, outside: Path) -> Path:
