@@ -6,6 +6,7 @@ import fcntl
 import os
 import secrets
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,9 @@ DATABASE: Final = "stream-metrics.db"
 LOCK: Final = "lock"
 BUILD_LOCK: Final = "build.lock"
 KEY: Final = "digest.key"
+
+LOOKED_AT_SECONDS: Final = (0.01, 0.05, 0.0)
+"""Pauses after which a lock is tried again: commands hold it for a moment to see who does."""
 
 _PRIVATE: Final = 0o600  # the log has the texts that agents found
 
@@ -79,10 +83,18 @@ def _locked(folder: Path, name: str, advice: str) -> Iterator[None]:
 
 
 def _lock(lock: int, folder: Path, advice: str) -> None:
+    for pause in LOOKED_AT_SECONDS:
+        with suppress(BlockingIOError):
+            return _try_lock(lock, folder)
+        time.sleep(pause)
+    raise FolderInUse(f"{folder} is in use by {_named(lock)}. {advice}")
+
+
+def _try_lock(lock: int, folder: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise FolderInUse(f"{folder} is in use by {_named(lock)}. {advice}") from None
+        raise
     except OSError as error:
         raise _refused(folder, error) from error
 
