@@ -21,9 +21,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stream_metrics.cli.common import Finding, UsageError
+from stream_metrics.cli.errors import error_lines
 from stream_metrics.cli.places import Checked, Send
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.records import OutgoingRecord
+from stream_metrics.core.engine.codec import UnknownSchema
+from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.record import Extent
 from stream_metrics.live.layout import Generation
 from stream_metrics.live.letters import Forgotten, Letter, Resubmitted
@@ -96,6 +99,8 @@ class Folder:
             raise UsageError(f"{error}{advice if passing else ''}") from error
         except OtherIdentity as error:
             raise UsageError(self.told(str(error))) from error
+        except (DamagedState, UnknownSchema) as error:
+            raise UsageError(self.told("; ".join(error_lines(error)))) from error
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """See ``Place.run``."""

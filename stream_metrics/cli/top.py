@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 from functools import partial
@@ -166,7 +167,8 @@ def _note_unknown(agent: str, known: Collection[str], place: Place) -> None:
 
 
 def _end_us(states: Collection[PartitionState]) -> int | None:
-    """The latest event time, but not after the latest record; None if the namespace is empty.
+    """The latest event time, but not after the latest record; now before the first event, and None
+    if there is no state.
 
     Record times never exceed the worker's clock. Without that limit, one producer with a fast clock
     would leave every window empty.
@@ -174,6 +176,8 @@ def _end_us(states: Collection[PartitionState]) -> int | None:
     places = [place for state in states for place in state.positions.values()]
     event_us = max((place.event_time_us for place in places), default=0)
     record_us = max((place.record_time_ms for place in places), default=0) * 1000
+    if states and not event_us:
+        return time.time_ns() // 1_000
     return (min(event_us, record_us) if record_us else event_us) if states else None
 
 

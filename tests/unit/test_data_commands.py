@@ -145,6 +145,25 @@ def test_top_names_the_worst_conversation_of_a_folder(folder: Path) -> None:
     assert [row["conversation_id"] for row in found["highest_srr"]] == ["c-1"]
 
 
+def test_a_folder_without_events_has_no_figures_of_another_time(tmp_path: Path) -> None:
+    """Before the first event, the window ends now."""
+    folder = fill(tmp_path / "data", ())
+
+    found = json.loads(output("top", "--data", folder, "--format", "json"))
+
+    assert (found["conversations"], found["to_us"] > 1_000_000 * NOW_S) == (0, True)
+
+
+def test_damaged_state_is_named_with_the_command_to_type(folder: Path) -> None:
+    """As that of Redis, but of the folder."""
+    edited(folder, "UPDATE hot SET part = x'00'")
+
+    told = str(run("top", "--data", folder).exception)
+
+    assert f"the state in {folder} is damaged" in told
+    assert f"`stream-metrics build --data {folder} --again`" in told
+
+
 def test_check_finds_all_that_serve_needs(folder: Path) -> None:
     """In JSON, a finding a line, none of which is an error."""
     lines = output("check", "--data", folder, "--format", "json").splitlines()

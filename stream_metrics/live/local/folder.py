@@ -121,7 +121,8 @@ def _named(lock: int) -> str:
 
 
 def told_for(folder: Path, message: str) -> str:
-    """The message, with the commands in it as they are typed for the folder."""
+    """The message, with the folder for Redis, and with commands as they are typed for it."""
+    message = message.replace(" in Redis", f" in {folder}").replace("a backup", "a copy of it")
     for words in ("build", "purge", "check", "dlq list"):
         command = f"`stream-metrics {words}"
         message = message.replace(command, f"{command} --data {shlex.quote(str(folder))}")

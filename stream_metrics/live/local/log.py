@@ -81,7 +81,7 @@ class Log:
         def append(connection: sqlite3.Connection) -> int:
             extent = _extent(connection, topic)
             if max_backlog is not None:
-                behind = _backlog(connection, topic, extent)
+                behind = extent.end - _read_up_to(connection, topic, extent)
                 if behind + len(entries) > max(max_backlog, len(entries)):
                     raise Backlog(f"{behind:,} records are stored that were not read yet")
             connection.executemany(
@@ -172,7 +172,12 @@ class Log:
 
     async def backlog(self, topic: str) -> int:
         """How many records of a topic are still to be read."""
-        return await self._database.read(lambda at: _backlog(at, topic, _extent(at, topic)))
+
+        def count(connection: sqlite3.Connection) -> int:
+            extent = _extent(connection, topic)
+            return extent.end - _read_up_to(connection, topic, extent)
+
+        return await self._database.read(count)
 
     # -- retention
 
@@ -230,10 +235,6 @@ def _read_up_to(connection: sqlite3.Connection, topic: str, extent: Extent) -> i
         statement = 'SELECT min("offset") FROM commits WHERE topic = ?'
         [offset] = connection.execute(statement, (topic,)).fetchone()
     return extent.first if offset is None else extent.nearest(offset)
-
-
-def _backlog(connection: sqlite3.Connection, topic: str, extent: Extent) -> int:
-    return extent.end - _read_up_to(connection, topic, extent)
 
 
 def _trim(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
