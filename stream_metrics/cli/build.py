@@ -108,7 +108,7 @@ async def _build(
     async with place.store(writes=not dry_run) as store:
         layout = await store.layout()
         if layout.in_force is None:
-            raise place.no_state()
+            raise CannotBuild(f"there is no state yet: {place.starting}")
         if give_up:
             return await _give_up(store, place, layout)
         live = layout.in_force

@@ -85,9 +85,14 @@ class Folder:
         """See ``Place.confirmation``."""
         return "the name of the folder", self.folder.absolute().name
 
+    @property
+    def starting(self) -> str:
+        """See ``Place.starting``."""
+        return f"start {self._command('serve')}"
+
     def no_state(self) -> UsageError:
         """See ``Place.no_state``."""
-        return UsageError(f"{self.folder} has no state yet: start {self._command('serve')}")
+        return UsageError(f"{self.folder} has no state yet: {self.starting}")
 
     @contextmanager
     def errors(self, advice: str = "") -> Iterator[None]:

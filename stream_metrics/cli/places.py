@@ -72,6 +72,11 @@ class Place(Protocol):
         """What has to be typed before the state is deleted: its kind and itself."""
         ...
 
+    @property
+    def starting(self) -> str:
+        """What to do so that there is a state."""
+        ...
+
     def no_state(self) -> UsageError:
         """The error of a command that finds no state."""
         ...

@@ -64,6 +64,11 @@ class Servers:
         """See ``Place.confirmation``."""
         return "the namespace", self.settings.namespace
 
+    @property
+    def starting(self) -> str:
+        """See ``Place.starting``."""
+        return "start the workers"
+
     def no_state(self) -> UsageError:
         """See ``Place.no_state``."""
         return UsageError(f"{self.name} has no state. Use the worker's redis.namespace")
