@@ -15,13 +15,16 @@ from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from tests.commands import leaves
+from tests.forked import WARNINGS
 from tests.otlp import RETRIEVER, SpanSpec, as_json, documents
 from tests.services.bridged import BridgedSystem, bridged
 from tests.services.live import LEFT_OVER, run_command
+from tests.serving import serving
 
 pytestmark = pytest.mark.service
 
 EVALUATION = ("--qrels", "examples/evaluation/qrels.txt", "--metric", "mrr")
+EVENTS = Path("examples/first-events.jsonl").read_bytes()
 AT_A_TIME = 2
 
 Line = Sequence[str]
@@ -65,6 +68,22 @@ def then(folder: Path, letter: str) -> list[Line]:
     ]
 
 
+def on_folder(folder: Path) -> list[Line]:
+    """Commands on the folder of one process, which serves it meanwhile."""
+    data = f"{folder}/data"
+    return [
+        *((name, "--data", data) for name in ("top", "check", "audit", "build")),
+        ("dlq", "list", "--data", data),
+        ("dlq", "resubmit", "--all", "--yes", "--data", data),
+        ("export", "--out", f"{folder}/of-folder", "--data", data),
+        ("validate", data),
+        ("record", data, "--out", f"{folder}/of-folder.jsonl"),
+        ("replay", data, "--out", f"{folder}/log"),
+        ("compare", f"{folder}/log", data),
+        ("forget", "c-1", "--yes", "--data", data),
+    ]
+
+
 def last() -> list[Line]:
     """Commands that change what others read."""
     return [
@@ -93,7 +112,7 @@ async def a_dead_letter(system: BridgedSystem) -> str:
 
 @pytest.mark.long
 async def test_every_command_does_its_work_and_leaves_nothing_open(
-    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each exits with 0, and its standard error has neither tracebacks nor what was not closed."""
     system = await bridged(kafka, redis_server, tmp_path)
@@ -134,6 +153,18 @@ async def test_every_command_does_its_work_and_leaves_nothing_open(
         assert not any(sign in said for sign in LEFT_OVER), said
         done.add(name)
     await succeeds(("purge", "--yes", "--force"))
+    for name, value in {**system.environment, "PYTHONWARNINGS": WARNINGS}.items():
+        monkeypatch.setenv(name, value)
+    with (tmp_path / "serve.log").open("w+") as log, serving(tmp_path / "data", log) as one:
+        assert one.post(EVENTS)["accepted"]
+        for line in on_folder(tmp_path):
+            await succeeds(line)
+        assert await asyncio.to_thread(one.stop) == 0
+        log.seek(0)
+        said = log.read()
+        assert not any(sign in said for sign in LEFT_OVER), said
+        done.add("serve")
+    await succeeds(("purge", "--yes", "--data", f"{tmp_path}/data"))
 
     assert done - {"--version"} == set(leaves())
 
