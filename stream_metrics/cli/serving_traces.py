@@ -1,0 +1,129 @@
+"""What one process does with traces: a bridge over its file, and labels from logged scores."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
+from stream_metrics.cli.settings import Settings
+from stream_metrics.core.alerts.obstacles import PASSING
+from stream_metrics.core.telemetry.interpreter import TraceInterpreter
+from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder
+from stream_metrics.live.bridge.bridge import Assemblies, Bridge
+from stream_metrics.live.bridge.traces import TraceInputs
+from stream_metrics.live.health import Health, MonitoredPart
+from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.letters import LocalDeadLetters
+from stream_metrics.live.local.log import Log
+from stream_metrics.live.local.scores import Labeller, Scores
+from stream_metrics.live.local.source import LocalSource
+from stream_metrics.live.local.tables import SPANS
+from stream_metrics.live.local.traces import READER, LocalEvents
+from stream_metrics.live.page.bridge import BridgePage
+from stream_metrics.live.prometheus.receiver import ReceiverMetrics
+from stream_metrics.live.worker.clock import Clock
+from stream_metrics.live.worker.inputs import InputOptions
+from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy
+from stream_metrics.live.worker.source import PartitionId
+
+PATH: Final = "/traces"
+_PREFIX: Final = f"{READER}_"
+_PLACE: Final = PartitionId(SPANS, 0)
+
+
+class Traces:
+    """Reads spans from the log, and writes the events and labels of their traces to it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        log: Log,
+        registry: CollectorRegistry,
+        health: Health,
+        counts: ReceiverMetrics,
+        clock: Clock,
+    ) -> None:
+        self.scores = Scores(database, clock.now_ms)
+        self.page = BridgePage(health, PATH, ("DIR", "the folder of this process"))
+        by_agent = settings.metrics.dimension == "agent"
+        agents = settings.metrics.agents if by_agent else ()
+        self._metrics = LoggedBridgeMetrics(registry, self.page, [SPANS], agents)
+        reasons = ComponentReasons(READER, health)
+        self._retry = RetryPolicy(reasons, lambda: None)
+        self._assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
+        mapping, options = settings.otlp.mapping(), settings.otlp.options(settings.labels.grading)
+        limits = settings.engine_config().limits
+        self._inputs = TraceInputs(
+            LocalSource(log, READER, [SPANS], self._retry),
+            InputOptions(READER, settings.kafka.on_offset_gap, in_order=False),
+            self._retry,
+            reasons,
+            self._metrics,
+            clock,
+            self._assemblies,
+        )
+        self._bridge = Bridge(
+            self._inputs,
+            self._assemblies,
+            OtlpDecoder(),
+            TraceInterpreter(mapping, options, limits),
+            LocalEvents(database, log, clock.now_ms),
+            LocalDeadLetters(database, clock.now_ms),
+            self._retry,
+            self._metrics,
+            SPANS,
+        )
+        self._labeller = Labeller(
+            self.scores,
+            log,
+            mapping,
+            options,
+            limits,
+            self._is_closed,
+            settings.bridge.trace_max_ms,
+            self._retry,
+            _Counts(self._metrics, counts),
+            clock.now_ms,
+        )
+
+    def part(self) -> tuple[MonitoredPart, Coroutine[None, None, None], frozenset[str]]:
+        """What runs beside the worker's loop, and what it may have to wait for."""
+        waits = frozenset(_PREFIX + reason for reason in PASSING)
+        return self._inputs, self._inputs.run(self.turn), waits
+
+    async def turn(self) -> None:
+        """Run a round."""
+        await self._bridge.turn()
+        await self._labeller.turn()
+
+    def stop(self) -> None:
+        """Finish the round that is under way."""
+        self._retry.stop()
+
+    def _is_closed(self, trace_id: str, end: int) -> bool:
+        """Whether a trace is closed, and its spans before an offset were read."""
+        one = self._inputs.reading().get(_PLACE)
+        return (
+            one is not None
+            and one.position.offset >= end
+            and not self._assemblies.is_open(_PLACE.partition, trace_id)
+        )
+
+    def obstructed(self, reasons: Mapping[str, str]) -> dict[str, str]:
+        """Export the reasons why the bridge waits; the others."""
+        mine = {reason for reason in reasons if reason.startswith(_PREFIX)}
+        self._metrics.obstructed(reason.removeprefix(_PREFIX) for reason in mine)
+        return {reason: why for reason, why in reasons.items() if reason not in mine}
+
+
+class _Counts:
+    """Implements ``LabelCounts``."""
+
+    def __init__(self, bridge: LoggedBridgeMetrics, receiver: ReceiverMetrics) -> None:
+        self.refused = bridge.refused
+        self.bug = bridge.bug
+        self.labelled = receiver.labelled
