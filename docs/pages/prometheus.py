@@ -14,6 +14,7 @@ from stream_metrics.core.metrics.registry import LABELLED_SHARE, METRICS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.catalogue import MAX_BUGS, MAX_UNKNOWN_FIELDS
 from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 
 
 def prometheus_page() -> str:
@@ -24,7 +25,12 @@ def prometheus_page() -> str:
         "[Prometheus and Grafana](../guides/prometheus.md).\n"
     )
     return page(
-        head, _series_section(), _queries_section(), _operations_section(), _bridge_section()
+        head,
+        _series_section(),
+        _queries_section(),
+        _operations_section(),
+        _receiver_section(),
+        _bridge_section(),
     )
 
 
@@ -139,6 +145,18 @@ def _operations_section() -> str:
         f"{MAX_UNKNOWN_FIELDS} names from events, and `kind` at most {MAX_BUGS} lines of code. "
         "`/metrics` also has `process_*` (CPU, memory, "
         "start time).",
+        "",
+    ]
+    return "\n".join([*lines, *_table(registry), ""])
+
+
+def _receiver_section() -> str:
+    registry = CollectorRegistry()
+    ReceiverMetrics(registry, ["topic"]).answered("path", 200)
+    lines = [
+        "## Metrics of what is received",
+        "",
+        "What [one process](../guides/one-process.md) exports beside the metrics of a worker.",
         "",
     ]
     return "\n".join([*lines, *_table(registry), ""])

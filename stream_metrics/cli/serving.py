@@ -203,7 +203,7 @@ def _with_key(settings: Settings) -> Settings:
 
 async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     """Run the process and its addresses until a signal; a second one ends it immediately."""
-    _check_doors(settings)
+    check_doors(settings)
     database = Database(prepare_database(settings.serve.data))
     try:
         process = ServeProcess(settings, database)
@@ -223,10 +223,11 @@ async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> No
         await database.close()
 
 
-def _check_doors(settings: Settings) -> None:
-    """Raise ``ValueError`` where others could send events without a token."""
+def check_doors(settings: Settings) -> None:
+    """Raise ``ValueError`` where others could send events without a token, or for its file."""
     serve = settings.serve
-    if not WebOptions(host=serve.host).loopback and not serve.token():
+    token = serve.token()
+    if not WebOptions(host=serve.host).loopback and not token:
         raise ValueError(
             f"anyone who can reach {serve.host} could send events: set serve.token_file "
             "(STREAM_METRICS_SERVE__TOKEN_FILE) to a file with a token, such as "

@@ -15,8 +15,8 @@ from tests.helpers import examples, rest_long
 from tests.simulation.disk import ENDINGS
 from tests.simulation.local import play, system_of
 
-SEEDS = 8
-MORE_SEEDS = examples(100)
+SEEDS = 6
+MORE_SEEDS = examples(30)
 SEEN_WITHIN = 30  # seeds
 
 

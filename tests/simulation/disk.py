@@ -84,6 +84,8 @@ class FaultyConnection(sqlite3.Connection):
         disk = self._disk
         if disk.image is not None:
             raise Died("later")
+        if statement == "PRAGMA synchronous = full":
+            statement = "PRAGMA synchronous = off"  # copies show what was written: no need to wait
         if statement == "BEGIN IMMEDIATE" and disk.ending is not None:
             disk.at = max(0, disk.at - 1)
             if disk.due("quota"):

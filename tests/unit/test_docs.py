@@ -34,6 +34,7 @@ from stream_metrics.live.bridge import bridge
 from stream_metrics.live.page.rules import KNOWN_HOURS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.worker import partition
 from tests.commands import commands, leaves
 from tests.exposition import exported_names
@@ -526,6 +527,7 @@ def test_every_named_metric_is_exported() -> None:
     operations.lag("search-iterations", 0, 0, 0.0)
     operations.agents_known(["support"])
     BridgeMetrics(registry, ["traces"]).lag("traces", 0, 0, 0.0)
+    ReceiverMetrics(registry, ["events"]).answered("/v1/events", 200)
     known = exported_names(registry)
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
     named = {name for text in texts for name in _SERIES.findall(text)} - {"streammetrics_window_"}

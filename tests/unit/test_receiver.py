@@ -310,8 +310,10 @@ async def test_a_body_that_does_not_arrive_is_given_up(tmp_path: Path) -> None:
         assert await place.stored() == []
 
 
-async def test_a_sender_that_goes_away_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
-    """Neither of its body, nor of its place among the requests."""
+async def test_a_sender_that_goes_away_in_the_middle_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither of its body, nor of its place among the requests, nor in the log of the process."""
     async with receiving(tmp_path, Doors(requests=1)) as place:
         for _ in range(3):
             _, writer = await asyncio.open_connection("127.0.0.1", place.port)
@@ -322,6 +324,7 @@ async def test_a_sender_that_goes_away_in_the_middle_leaves_nothing(tmp_path: Pa
             pass  # until the last one was noticed
 
         assert GOOD[0] not in await place.stored()
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-A: "])
@@ -335,26 +338,35 @@ async def test_a_silent_connection_is_closed(tmp_path: Path, said: bytes) -> Non
         writer.close()
 
 
-async def test_no_more_connections_are_held_than_are_let_in(tmp_path: Path) -> None:
-    """The next one is closed at once, and finds room when one of the others has gone."""
-    async with receiving(tmp_path, max_connections=2) as place:
-        held = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(2)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+async def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
+    """However many say nothing: for each further one, the oldest of them is closed."""
+    async with receiving(tmp_path, max_connections=3) as place:
+        held = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(9)]
 
-        assert await reader.read() == b""
+        assert (await place.post(GOOD[0]))[0] == 200
+
+        for reader, writer in held[:6]:
+            assert await reader.read() == b""
+            writer.close()
+        for _, writer in held[6:]:
+            writer.close()
+
+
+async def test_a_request_under_way_is_not_interrupted_by_others(tmp_path: Path) -> None:
+    """Its connection is the oldest, but it is not silent: only its body is slow."""
+    async with receiving(tmp_path, max_connections=1) as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(head(len(GOOD[0]), "Expect: 100-continue\r\n"))
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        other, another = await asyncio.open_connection("127.0.0.1", place.port)
+        assert await other.read() == b""
+        another.close()
+        writer.write(GOOD[0])
+
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         writer.close()
 
-        for _, writer in held:
-            writer.close()
-            await writer.wait_closed()
-        while True:
-            try:
-                assert (await place.post(GOOD[0]))[0] == 200
-            except aiohttp.ClientError:
-                continue  # the server has not noticed yet
-            break
 
-
-def head(length: int) -> bytes:
+def head(length: int, more: str = "") -> bytes:
     """The headers of a request with a body of that many bytes."""
-    return f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
+    return f"POST {PATH} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {length}\r\n\r\n".encode()

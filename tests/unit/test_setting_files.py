@@ -12,6 +12,7 @@ from stream_metrics.cli.client_options import check_worker_settings
 from stream_metrics.cli.common import load_settings
 from stream_metrics.cli.environment import variable
 from stream_metrics.cli.errors import error_lines
+from stream_metrics.cli.serving import check_doors
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.setting_files import UnreadableFile
 from tests.helpers import ran
@@ -65,12 +66,12 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_missing_file_is_named_with_its_setting_and_its_place(
     name: str, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker says what a relative path means, and what to do."""
+    """A worker, or `serve`, says what a relative path means, and what to do."""
     for other, value in {name: "secrets/none", **NEEDED.get(name, {})}.items():
         monkeypatch.setenv(variable(other), value)
 
     with pytest.raises(UnreadableFile) as raised:
-        check_worker_settings(Settings())
+        (check_doors if name.startswith("serve.") else check_worker_settings)(Settings())
 
     assert str(raised.value) == (
         f"{name} secrets/none: No such file or directory. The path is relative to the working "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from aiohttp import web
@@ -12,9 +13,11 @@ SILENT_SECONDS: Final = 20.0  # between two requests, and before the headers of 
 LINGER_SECONDS: Final = 1.0  # for which the rest of a refused body is read, so that the answer is
 STOP_SECONDS: Final = 5.0  # how long requests may take once the server stops
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
 
 class LimitedServer:
-    """Serves ``app``; further connections are closed at once."""
+    """Serves ``app``. For each further connection, the one that is silent the longest is closed."""
 
     def __init__(
         self,
@@ -23,6 +26,8 @@ class LimitedServer:
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
         self._max_connections = max_connections
+        self._busy: set[object] = set()
+        app.middlewares.insert(0, _Busy(self._busy))
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -53,9 +58,30 @@ class LimitedServer:
     def _protocol(self) -> asyncio.BaseProtocol:
         server = self._runner.server
         assert server is not None
-        if len(server.connections) >= self._max_connections:
-            return _Closed()
+        connections = server.connections  # in the order in which they came
+        if len(connections) >= self._max_connections:
+            silent = next((one for one in connections if one not in self._busy), None)
+            if silent is None:
+                return _Closed()
+            silent.force_close()
         return server()
+
+
+class _Busy:
+    """An aiohttp middleware that keeps the set of connections whose requests are under way."""
+
+    __middleware_version__ = 1  # marks a new-style middleware for aiohttp
+
+    def __init__(self, busy: set[object]) -> None:
+        self._busy = busy
+
+    async def __call__(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer the request."""
+        self._busy.add(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            self._busy.discard(request.protocol)
 
 
 class _Closed(asyncio.Protocol):

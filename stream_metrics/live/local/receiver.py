@@ -167,25 +167,32 @@ class Receiver:
             self._requests -= 1
 
     async def _take(self, request: web.Request, take: Take) -> Answer:
-        held = 0
+        chunks: list[bytes] = []
         try:
-            chunks = []
-            async with asyncio.timeout(self.doors.body_seconds):
-                async for chunk in request.content.iter_any():
-                    held += len(chunk)
-                    self._held_bytes += len(chunk)
-                    if held > self.doors.body_bytes:
-                        raise self._too_large()
-                    if self._held_bytes > self.doors.held_bytes:
-                        raise Refused(503, "too many large requests at once", retry_seconds=1)
-                    chunks.append(chunk)
+            await self._read(request, chunks)
             async with self._turns:
                 inflated = await self._inflated(request, b"".join(chunks))
                 return await self._taken(take, request, inflated)
+        finally:
+            self._held_bytes -= sum(map(len, chunks))
+
+    async def _read(self, request: web.Request, chunks: list[bytes]) -> None:
+        """Read the body into ``chunks``, which count as held."""
+        left = self.doors.body_bytes
+        try:
+            async with asyncio.timeout(self.doors.body_seconds):
+                async for chunk in request.content.iter_any():
+                    chunks.append(chunk)
+                    self._held_bytes += len(chunk)
+                    left -= len(chunk)
+                    if left < 0:
+                        raise self._too_large()
+                    if self._held_bytes > self.doors.held_bytes:
+                        raise Refused(503, "too many large requests at once", retry_seconds=1)
         except TimeoutError:
             raise Refused(408, "the body did not arrive in time") from None
-        finally:
-            self._held_bytes -= held
+        except (ConnectionError, RuntimeError, web.RequestPayloadError):
+            raise Refused(400, "the connection ended within the body") from None
 
     async def _taken(self, take: Take, request: web.Request, body: bytes) -> Answer:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -19,7 +19,7 @@ WHY_DELETED: Final = ("age", "size")
 class ReceiverMetrics:
     """Counts requests and events, and shows the size of the file; ``topics`` are its logs."""
 
-    def __init__(self, registry: CollectorRegistry, topics: tuple[str, ...]) -> None:
+    def __init__(self, registry: CollectorRegistry, topics: Collection[str]) -> None:
         self._requests = Counter(
             RECEIVER + "requests",
             "Requests with events, traces or logs, by path and status.",
