@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -46,6 +47,9 @@ class Traces:
         health: Health,
         counts: ReceiverMetrics,
         clock: Clock,
+        retry: RetryPolicy | None = None,
+        source: LocalSource | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.scores = Scores(database, clock.now_ms)
         self.page = BridgePage(health, PATH, ("DIR", "the folder of this process"))
@@ -53,18 +57,19 @@ class Traces:
         agents = settings.metrics.agents if by_agent else ()
         self._metrics = LoggedBridgeMetrics(registry, self.page, [SPANS], agents)
         reasons = ComponentReasons(READER, health)
-        self._retry = RetryPolicy(reasons, lambda: None)
+        self._retry = retry or RetryPolicy(reasons, lambda: None)
         self._assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
         mapping, options = settings.otlp.mapping(), settings.otlp.options(settings.labels.grading)
         limits = settings.engine_config().limits
         self._inputs = TraceInputs(
-            LocalSource(log, READER, [SPANS], self._retry),
+            source or LocalSource(log, READER, [SPANS], self._retry),
             InputOptions(READER, settings.kafka.on_offset_gap, in_order=False),
             self._retry,
             reasons,
             self._metrics,
             clock,
             self._assemblies,
+            monotonic=monotonic,
         )
         self._bridge = Bridge(
             self._inputs,
@@ -103,6 +108,11 @@ class Traces:
     def stop(self) -> None:
         """Finish the round that is under way."""
         self._retry.stop()
+
+    @property
+    def open_traces(self) -> int:
+        """The number of traces to which spans may still be added."""
+        return self._assemblies.sizes()[0]
 
     def _is_closed(self, trace_id: str, end: int) -> bool:
         """Whether a trace is closed, and its spans before an offset were read."""

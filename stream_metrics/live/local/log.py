@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 
 from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.local.database import Database
-from stream_metrics.live.local.tables import EVENTS, TOPICS
+from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
 
 READ_RECORDS: Final = 2_000
 READ_BYTES: Final = 8 << 20
+NO_SPANS: Final = b'{"resourceSpans":[]}'
 TRIMMED_AT_ONCE: Final = 1_000  # records, so that others do not wait long for the writer
 
 
@@ -258,24 +259,30 @@ def _unneeded(
     end = _read_up_to(connection, topic, extent)
     if topic == EVENTS or not retention.known_ms or end <= extent.first:
         return end
-    at_end = f'SELECT timestamp_ms FROM {topic} WHERE "offset" = ?'  # noqa: S608
-    next_ms = connection.execute(at_end, (end,)).fetchone()
-    needed_ms = (now_ms if next_ms is None else next_ms[0]) - retention.known_ms
-    some = f"SELECT 1 FROM {topic} WHERE timestamp_ms >= ? LIMIT 1"  # noqa: S608
-    if next_ms is None and connection.execute(some, (needed_ms,)).fetchone() is None:
-        return end
     before = (
         f'SELECT "offset" FROM {topic} WHERE timestamp_ms < ? '  # noqa: S608
         "ORDER BY timestamp_ms DESC LIMIT 1"
     )
+    needed_ms = _needed_ms(connection, topic, end, retention, now_ms)
     kept = connection.execute(before, (needed_ms,)).fetchone()
     return extent.first if kept is None else min(end, kept[0])
+
+
+def _needed_ms(
+    connection: sqlite3.Connection, topic: str, end: int, retention: Retention, now_ms: int
+) -> int:
+    """The time since which spans tell which traces have begun before the record at ``end``."""
+    statement = f'SELECT timestamp_ms FROM {topic} WHERE "offset" = ?'  # noqa: S608
+    found = connection.execute(statement, (end,)).fetchone()
+    return (now_ms if found is None else int(found[0])) - retention.known_ms
 
 
 def _trim(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
     for topic in retention.ages_ms:
         if _delete_aged(connection, topic, retention, now_ms):
             return True
+    if _empty_aged(connection, retention, now_ms):
+        return True
     statement = "DELETE FROM letters WHERE id IN (SELECT id FROM letters ORDER BY id LIMIT ?)"
     statement += " AND written_ms < ?"
     before_ms = now_ms - retention.ages_ms[EVENTS]
@@ -284,6 +291,22 @@ def _trim(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> 
     return _used_bytes(connection) > retention.max_bytes and _delete_oldest(
         connection, retention, now_ms
     )
+
+
+def _empty_aged(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
+    """Empty the first record of spans, which are kept for less long than it is kept itself."""
+    extent = _extent(connection, SPANS)
+    end = _read_up_to(connection, SPANS, extent)
+    if not retention.known_ms or end <= extent.first:
+        return False
+    before_ms = min(
+        now_ms - retention.ages_ms[SPANS], _needed_ms(connection, SPANS, end, retention, now_ms)
+    )
+    statement = (
+        f'UPDATE {SPANS} SET value = ? WHERE "offset" = ? AND timestamp_ms < ? AND value != ?'  # noqa: S608
+    )
+    parameters = (NO_SPANS, extent.first, before_ms, NO_SPANS)
+    return connection.execute(statement, parameters).rowcount > 0
 
 
 def _delete_aged(
