@@ -18,7 +18,7 @@ from stream_metrics import __version__
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import identity, web_options
 from stream_metrics.cli.process import WorkerProcess, prepare_process
-from stream_metrics.cli.serving_traces import Traces
+from stream_metrics.cli.serving_traces import Traces, refusals_rule
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
@@ -77,6 +77,7 @@ class ServeProcess(WorkerProcess):
 
     def __init__(self, settings: Settings, database: Database, clock: Clock | None = None) -> None:
         rules = [rule for rule in RULES if rule.name not in OF_SERVERS]
+        rules.append(refusals_rule(lambda worker: self.traces.page.finding(worker)))
         settings = settings.in_one_process()
         super().__init__(settings, TOPICS, clock, rules=rules)
         self._database = database

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.alerts.obstacles import PASSING
+from stream_metrics.core.alerts.thresholds import REFUSED_SHARE
 from stream_metrics.core.telemetry.interpreter import TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder
 from stream_metrics.live.bridge.bridge import Assemblies, Bridge
@@ -24,6 +25,8 @@ from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.tables import SPANS
 from stream_metrics.live.local.traces import READER, LocalEvents
 from stream_metrics.live.page.bridge import BridgePage
+from stream_metrics.live.page.rules import Rule
+from stream_metrics.live.page.worker_rules import WorkerRule
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import InputOptions
@@ -33,6 +36,19 @@ from stream_metrics.live.worker.source import PartitionId
 PATH: Final = "/traces"
 _PREFIX: Final = f"{READER}_"
 _PLACE: Final = PartitionId(SPANS, 0)
+
+
+def refusals_rule(finding: WorkerRule) -> Rule:
+    """The rule on what is refused, for the worker's page."""
+    return Rule(
+        "traces_refused",
+        "Refused traces",
+        "StreamMetricsBridgeRefuses",
+        f"over {REFUSED_SHARE:.0%} of the traces of an agent were refused since the start",
+        f"The page {PATH} names what was refused, and what helps.",
+        of_worker=finding,
+        differs="goes by the last 15 minutes, and by late spans, too",
+    )
 
 
 class Traces:

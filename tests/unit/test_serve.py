@@ -129,7 +129,7 @@ async def test_page_and_metrics_are_a_workers(tmp_path: Path) -> None:
     assert f"streammetrics_receiver_events_total {accepted:.1f}" in found["metrics"][1]
     assert 'streammetrics_window_turns{agent="' in found["metrics"][1]
     rules = {rule["name"] for rule in json.loads(found["api/state"][1])["rules"]}
-    assert "dead_letters" in rules
+    assert {"dead_letters", "traces_refused"} <= rules
     assert not rules & {"kafka", "redis", "memory"}
 
 

@@ -18,7 +18,7 @@ from aiohttp import web
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from prometheus_client import CollectorRegistry, generate_latest
 
-from stream_metrics.cli.serving_traces import Traces
+from stream_metrics.cli.serving_traces import Traces, refusals_rule
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Extent, Record
@@ -32,6 +32,8 @@ from stream_metrics.live.local.receiver import Doors, Receiver
 from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
 from stream_metrics.live.local.traces import READER
+from stream_metrics.live.page.operations import History, OperationsSample
+from stream_metrics.live.page.worker_rules import Worker
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.worker.clock import Clock
 from tests.helpers import rest_long
@@ -195,6 +197,13 @@ async def test_refusals_are_counted_and_named(tmp_path: Path) -> None:
         await place.close_all()
         counted = place.counted("streammetrics_bridge_refused_total")
         page = place.traces.page.render(reasons=True)
+        rule = refusals_rule(place.traces.page.finding).of_worker
+        assert rule is not None
+        said = rule(Worker(OperationsSample(0), History(), {}))
+
+    assert said.level == "warning"
+    assert said.why.startswith("0 traces became events; refused: ")
+    assert "unrecognised of " in said.why
 
     reasons = {labels.partition('reason="')[2].rstrip('"}'): n for labels, n in counted.items()}
     assert reasons == {"unrecognised": 1, "bad_id": 1}

@@ -12,13 +12,18 @@ from aiohttp import hdrs, web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stream_metrics import __version__
+from stream_metrics.core.alerts.alert import WARNING
+from stream_metrics.core.alerts.thresholds import REFUSED_SHARE
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.telemetry import HELP, Interpretation, Reason, Refusal
 from stream_metrics.live.auth import AUTHENTICATED
 from stream_metrics.live.health import Health
+from stream_metrics.live.page.finding import NONE, OK, Finding
 from stream_metrics.live.page.server import HEADERS, add_assets
+from stream_metrics.live.page.worker_rules import Worker
 
 RELOAD_SECONDS: Final = 10
+MAX_NAMED: Final = 5  # refusals in a rule's text
 Label = Callable[[str | None], str]
 
 _TEMPLATE: Final = Environment(
@@ -74,6 +79,23 @@ class BridgePage:
             known = by_reason[label(one.agent), one.reason]
             known.latest, known.at = one, now
 
+    def finding(self, _: Worker) -> Finding:
+        """Whether much is refused of an agent, for the page of a worker in the same process."""
+        told = sum(counts["told"] for counts in self._traces.values())
+        why = f"{told:,} traces became events"
+        if named := [
+            f"{one.reason} of {one.agent} {one.number:,} {'time' if one.number == 1 else 'times'}"
+            for one in self._sorted_refused()
+        ]:
+            more = [f"{len(named) - MAX_NAMED:,} more"] if len(named) > MAX_NAMED else []
+            why += f"; refused: {', '.join([*named[:MAX_NAMED], *more])}; /traces says more"
+        if not self._traces and not named:
+            return Finding(NONE, "no trace is complete yet")
+        much = any(
+            counts["refused"] > REFUSED_SHARE * counts.total() for counts in self._traces.values()
+        )
+        return Finding(WARNING if much else OK, why)
+
     def add_to(self, app: web.Application) -> None:
         """Add the page to an application, and its assets if nothing else does."""
         if self._path == "/":
@@ -92,7 +114,7 @@ class BridgePage:
             total=total,
             told=sum(counts["told"] for counts in self._traces.values()),
             agents=sorted(self._traces.items()),
-            refused=sorted(self._refused.values(), key=lambda one: (-one.number, one.agent)),
+            refused=self._sorted_refused(),
             help=HELP,
             explains=self._explains[0],
             explains_what=self._explains[1],
@@ -101,6 +123,9 @@ class BridgePage:
             or any(of["left_out"] and not of["told"] for of in self._traces.values()),
             now=datetime.now(UTC),
         )
+
+    def _sorted_refused(self) -> list[Refused]:
+        return sorted(self._refused.values(), key=lambda one: (-one.number, one.agent))
 
     async def _page(self, _: web.Request) -> web.Response:
         headers = {**HEADERS, hdrs.CACHE_CONTROL: "no-store"}
