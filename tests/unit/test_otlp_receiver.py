@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.telemetry.otlp.payloads import by_trace, spans_of
+from stream_metrics.core.telemetry.otlp.weight import MAX_MESSAGES, is_too_heavy
 from stream_metrics.live.health import Health
 from stream_metrics.live.local.connections import LimitedServer
 from stream_metrics.live.local.database import Database
@@ -130,10 +132,10 @@ async def receiving(folder: Path, doors: Doors | None = None) -> AsyncIterator[P
         await database.close()
 
 
-async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
+async def in_chunks(body: bytes, size: int = 100) -> AsyncIterator[bytes]:
     """A body that is sent without its length."""
-    for at in range(0, len(body), 100):
-        yield body[at : at + 100]
+    for at in range(0, len(body), size):
+        yield body[at : at + size]
 
 
 def message_of(answer: Answered) -> str:
@@ -244,6 +246,66 @@ async def test_what_is_no_export_is_refused(
         assert "Retry-After" not in answer.headers
         assert await place.stored() == {}
         assert place.seen.statuses == [("/v1/traces", status)]
+
+
+def within(*fields: int, value: bytes) -> bytes:
+    """Protobuf: a value in fields inside each other."""
+    for field in reversed(fields):
+        length, size = bytearray(), len(value)
+        while size > 0x7F:
+            length.append(size & 0x7F | 0x80)
+            size >>= 7
+        value = bytes([field << 3 | 2, *length, size]) + value
+    return value
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "parts"),
+    [
+        (PROTOBUF, within(1, 2, value=b"\x12\x00" * 50), 52),
+        (PROTOBUF, within(1, 2, 2, value=b"\x4a\x00" * 50), 53),
+        (PROTOBUF, within(1, 2, 2, 11, value=b"\x1a\x00" * 50), 54),
+        (PROTOBUF, within(1, 1, 1, 2, 5, value=b"\x0a\x00" * 50), 55),
+        (PROTOBUF, within(1, 2, 2, 9, 2, 6, value=b"\x0a\x02\x12\x00" * 25), 56),
+        (PROTOBUF, within(1, 2, 2, value=b"\x09" + bytes(8) + b"\x10\x80\x01\x4a\x00"), 4),
+        (JSON, b'{"resourceSpans":[{"scopeSpans":[{"spans":[{},{},{}]}]}]}', 11),
+        (PROTOBUF, as_protobuf(ONE), 12),
+        (PROTOBUF, as_protobuf(ONE)[:-1], 12),
+    ],
+)
+def test_the_parts_of_a_payload_are_counted_without_decoding_it(
+    kind: str, body: bytes, parts: int
+) -> None:
+    """However they are nested: each takes memory once it is decoded."""
+    limits = {"marks": parts} if kind == JSON else {"most": parts}
+    below = {name: number - 1 for name, number in limits.items()}
+
+    assert not is_too_heavy(body, "spans", as_json=kind == JSON, **limits)
+    assert is_too_heavy(body, "spans", as_json=kind == JSON, **below)
+
+
+async def test_a_body_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    """With a hundred times its own size, from a thousandth of that on the network."""
+    body = within(1, 2, value=b"\x12\x00" * (MAX_MESSAGES + 1))
+    async with receiving(tmp_path) as place:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        answer = await place.post(gzip.compress(body), Content_Encoding="gzip")
+        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    assert answer.status == 413
+    assert "too many parts" in message_of(answer)
+    assert grown_kib < 64 << 10
+
+
+@pytest.mark.parametrize("kind", ENCODINGS)
+async def test_a_large_export_is_accepted(tmp_path: Path, kind: str) -> None:
+    """Megabytes of texts, and more spans than an SDK ever sends at once."""
+    spans = [SpanSpec(1, at, attributes={"a": "text, {} [] " * 300}) for at in range(1, 1_001)]
+    async with receiving(tmp_path) as place:
+        body = ENCODINGS[kind](spans)
+        assert (await place.post(in_chunks(body, 1 << 16), kind)).status == 200
+        assert len(body) > 3 << 20
+        assert place.seen.numbers == [(1_000, 0)]
 
 
 @pytest.mark.parametrize("kind", ENCODINGS)

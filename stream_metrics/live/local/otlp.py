@@ -20,6 +20,7 @@ from stream_metrics.core.telemetry.otlp.json_keys import signal_of
 from stream_metrics.core.telemetry.otlp.logs import LogRecord, log_records_of
 from stream_metrics.core.telemetry.otlp.payloads import by_trace, trace_ids_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.core.telemetry.otlp.weight import LIGHT_BYTES, is_too_heavy
 from stream_metrics.live.local.log import Entry, Log
 from stream_metrics.live.local.receiver import Answer, Receiver, Refused, Respond
 from stream_metrics.live.local.scores import Scores
@@ -132,6 +133,8 @@ def _is_json(request: web.Request) -> bool:
 
 def _check(body: bytes, signal: str, *, as_json: bool) -> None:
     """Raise ``Refused`` unless the body seems to be what the request says."""
+    if len(body) >= LIGHT_BYTES and is_too_heavy(body, signal, as_json=as_json):
+        raise Refused(413, "the body has too many parts; send less at once")
     found = signal_of(body)
     if not as_json:
         if found is not None:
