@@ -134,7 +134,8 @@ class ServeProcess(WorkerProcess):
 
     def obstructed(self, reasons: Mapping[str, str]) -> None:
         """See ``WorkerProcess.obstructed``."""
-        self.operations.obstructed(self.traces.obstructed(reasons))
+        self.operations.obstructed(reasons)
+        self.traces.obstructed(reasons)
 
     def stop(self) -> None:
         """See ``WorkerProcess.stop``."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 
 from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
 from stream_metrics.cli.settings import Settings
-from stream_metrics.core.alerts.obstacles import PASSING
+from stream_metrics.core.alerts.obstacles import BRIDGE_PART, PASSING
 from stream_metrics.core.alerts.thresholds import REFUSED_SHARE
 from stream_metrics.core.telemetry.interpreter import TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder
@@ -34,7 +34,6 @@ from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy
 from stream_metrics.live.worker.source import PartitionId
 
 PATH: Final = "/traces"
-_PREFIX: Final = f"{READER}_"
 _PLACE: Final = PartitionId(SPANS, 0)
 
 
@@ -72,7 +71,7 @@ class Traces:
         by_agent = settings.metrics.dimension == "agent"
         agents = settings.metrics.agents if by_agent else ()
         self._metrics = LoggedBridgeMetrics(registry, self.page, [SPANS], agents)
-        reasons = ComponentReasons(READER, health)
+        reasons = ComponentReasons(BRIDGE_PART.removesuffix("_"), health)
         self._retry = retry or RetryPolicy(reasons, lambda: None)
         self._assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
         mapping, options = settings.otlp.mapping(), settings.otlp.options(settings.labels.grading)
@@ -113,7 +112,7 @@ class Traces:
 
     def part(self) -> tuple[MonitoredPart, Coroutine[None, None, None], frozenset[str]]:
         """What runs beside the worker's loop, and what it may have to wait for."""
-        waits = frozenset(_PREFIX + reason for reason in PASSING)
+        waits = frozenset(BRIDGE_PART + reason for reason in PASSING)
         return self._inputs, self._inputs.run(self.turn), waits
 
     async def turn(self) -> None:
@@ -139,11 +138,9 @@ class Traces:
             and not self._assemblies.is_open(_PLACE.partition, trace_id)
         )
 
-    def obstructed(self, reasons: Mapping[str, str]) -> dict[str, str]:
-        """Export the reasons why the bridge waits; the others."""
-        mine = {reason for reason in reasons if reason.startswith(_PREFIX)}
-        self._metrics.obstructed(reason.removeprefix(_PREFIX) for reason in mine)
-        return {reason: why for reason, why in reasons.items() if reason not in mine}
+    def obstructed(self, reasons: Iterable[str]) -> None:
+        """Export those of the reasons for which the bridge waits."""
+        self._metrics.obstructed(one for one in reasons if one.startswith(BRIDGE_PART))
 
 
 class _Counts:

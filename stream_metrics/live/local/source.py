@@ -75,7 +75,9 @@ class LocalSource:
         await self._log.commit(self._reader, rows)
 
     async def commit(self, commits: Mapping[PartitionId, Commit]) -> None:
-        """See ``Source``."""
+        """See ``Source``; what is committed already is not written again."""
+        if commits.items() <= self.acknowledged.items():
+            return
         try:
             await self.commit_for_all(commits)
         except FileUnavailable as error:
