@@ -188,6 +188,30 @@ async def test_a_trace_is_told_once_over_restarts(tmp_path: Path) -> None:
         assert found(await place.events()) == told
 
 
+async def test_a_clock_that_is_set_back_tells_nothing_twice(tmp_path: Path) -> None:
+    """Even if spans come late, with earlier times, and are read again with the others."""
+    late = [SpanSpec(1, 3, 1, 3, 4, {**RETRIEVER, **documents("c")})]
+    async with receiving(tmp_path) as place:
+        await place.traces.turn()
+        assert await place.post(as_protobuf([SpanSpec(9, 2, 1, 0, 1, RETRIEVER)])) == 200
+        assert await place.post(as_protobuf(SEARCHED)) == 200
+        place.times[0] += SETTINGS.bridge.settle_ms + 2_000
+        for _ in range(3):
+            place.times[1] += 3
+            await place.traces.turn()
+        told = found(await place.events())
+        assert told
+    async with receiving(tmp_path) as place:
+        place.times[0] -= 3_600_000
+        assert await place.post(as_protobuf(late)) == 200
+        await place.close_all()
+        place.times[0] += 3_700_000
+        await place.close_all()
+
+        assert found(await place.events()) == told
+        assert place.traces.open_traces == 0
+
+
 async def test_refusals_are_counted_and_named(tmp_path: Path) -> None:
     """In metrics and on the page, with what helps."""
     lost = [SpanSpec(1, 1, attributes={"db.vector.query": "x"})]
