@@ -29,6 +29,7 @@ from stream_metrics.live.worker.retry import Retry
 from stream_metrics.live.worker.telemetry import BugCounts
 
 LOOKED_AT: Final = 10_000  # scores in a round
+LOOK_MS: Final = 500  # how often
 JOINED: Final = 1_000
 LARGE_BYTES: Final = 1 << 18  # of spans that are interpreted beside the event loop
 
@@ -149,11 +150,14 @@ class Labeller:
         self._retry = retry
         self._counts = counts
         self._clock = clock
+        self._looked_ms = 0
 
     async def turn(self) -> None:
         """Join the scores that need not wait any more with their traces."""
-        if not self._scores.may_wait:
+        now_ms = self._clock()
+        if not self._scores.may_wait or abs(now_ms - self._looked_ms) < LOOK_MS:
             return
+        self._looked_ms = now_ms
         waiting = await self._retry(self._scores.waiting)
         for trace, found in waiting.items():
             if self._is_due(trace, found):
