@@ -26,7 +26,7 @@ COMMANDS = {
     ),
     "serve": (
         "stream_metrics.cli.serve:serve",
-        "Receive events, and show their figures, in one process without servers.",
+        "Receive traces and events, and show their figures, in one process without servers.",
     ),
     "worker": (
         "stream_metrics.cli.services:worker",

@@ -316,8 +316,12 @@ class WorkerProcess:
         """Export the reasons of ``/readyz`` all the time, also before there is a loop, and while a
         call does not return."""
         while True:
-            self.operations.obstructed(self.health.unready_reasons())
+            self.obstructed(self.health.unready_reasons())
             await asyncio.sleep(REPORT_SECONDS)
+
+    def obstructed(self, reasons: Mapping[str, str]) -> None:
+        """Export the reasons."""
+        self.operations.obstructed(reasons)
 
     def stop(self) -> None:
         """Finish the batch in flight and leave the group."""

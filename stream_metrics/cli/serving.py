@@ -6,7 +6,7 @@ import asyncio
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
@@ -18,6 +18,7 @@ from stream_metrics import __version__
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import identity, web_options
 from stream_metrics.cli.process import WorkerProcess, prepare_process
+from stream_metrics.cli.serving_traces import Traces, refusals_rule
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
@@ -38,6 +39,7 @@ from stream_metrics.live.local.folder import (
 )
 from stream_metrics.live.local.letters import LocalDeadLetters
 from stream_metrics.live.local.log import Log, Retention
+from stream_metrics.live.local.otlp import OtlpReceiver
 from stream_metrics.live.local.receiver import Doors, Receiver
 from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.store import LocalStore
@@ -52,7 +54,6 @@ from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Stopped
 
 TRIM_SECONDS: Final = 10.0
-CACHE_RESULTS: Final = 100_000  # a file is near, so that less has to be in memory
 OF_SERVERS: Final = frozenset(
     ("redis", "kafka", "fetch", "rights", "topics", "memory", "partitions")
 )
@@ -77,9 +78,8 @@ class ServeProcess(WorkerProcess):
 
     def __init__(self, settings: Settings, database: Database, clock: Clock | None = None) -> None:
         rules = [rule for rule in RULES if rule.name not in OF_SERVERS]
-        if "cache_results" not in settings.state.model_fields_set:
-            state = settings.state.model_copy(update={"cache_results": CACHE_RESULTS})
-            settings = settings.model_copy(update={"state": state})
+        rules.append(refusals_rule(lambda worker: self.traces.page.finding(worker)))
+        settings = settings.in_one_process()
         super().__init__(settings, TOPICS, clock, rules=rules)
         self._database = database
         self.records = Log(database)
@@ -91,7 +91,18 @@ class ServeProcess(WorkerProcess):
             self._metrics,
             self.health,
             self.clock.now_ms,
+            self.operations.bug,
         )
+        self.traces = Traces(
+            settings,
+            database,
+            self.records,
+            self.registry,
+            self.health,
+            self._metrics,
+            self.clock,
+        )
+        self.otlp = OtlpReceiver(self.receiver, self.records, self.traces.scores, self.clock.now_ms)
 
     async def run(self) -> None:
         """Work until ``stop``; raises if the process must not start or go on."""
@@ -125,7 +136,17 @@ class ServeProcess(WorkerProcess):
             commit_interval_seconds=settings.kafka.commit_interval_seconds,
         )
         loop = self.loop_over(source, state, options, {})
-        await self.run_loop(loop, state, watchers=[self._keep()])
+        await self.run_loop(loop, state, beside=[self.traces.part()], watchers=[self._keep()])
+
+    def obstructed(self, reasons: Mapping[str, str]) -> None:
+        """See ``WorkerProcess.obstructed``."""
+        self.operations.obstructed(reasons)
+        self.traces.obstructed(reasons)
+
+    def stop(self) -> None:
+        """See ``WorkerProcess.stop``."""
+        self.traces.stop()
+        super().stop()
 
     async def _keep(self) -> None:
         """Trim the log, and tell how full the cache is, at intervals."""
@@ -142,7 +163,7 @@ class ServeProcess(WorkerProcess):
         """Delete what is too old or too much, and tell how large the file is."""
         serve = self.settings.serve
         ages_ms = {EVENTS: serve.retention_ms, SPANS: serve.spans_retention_ms}
-        retention = Retention(ages_ms, serve.max_bytes)
+        retention = Retention(ages_ms, serve.max_bytes, self.settings.bridge.known_ms)
         while await self.records.trim(retention, self.clock.now_ms()):
             await asyncio.sleep(0)
         deleted, used = await self.records.deleted(), await self.records.used_bytes()
@@ -246,8 +267,10 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
         log.warning("web", problem=warning)
     app = make_app(process.pages)
     process.page.add_to(app)
+    process.traces.page.add_to(app)
     doors = web.Application()
     process.receiver.add_to(doors)
+    process.otlp.add_to(doors)
     try:
         pages = await serve(options, app)
     except OSError as error:

@@ -128,6 +128,21 @@ CREATE INDEX {topic}_by_time ON {topic} (timestamp_ms);
 INSERT INTO logs (topic) VALUES ('{topic}');
 """
 
+_TRACES: Final = """
+CREATE INDEX spans_by_key ON spans (key, "offset");
+CREATE TABLE told (                            -- traces whose events are stored, while a process
+    "offset" INTEGER NOT NULL,                 -- that starts would read them again
+    trace BLOB NOT NULL,
+    PRIMARY KEY ("offset", trace)
+) WITHOUT ROWID;
+CREATE TABLE scores (                          -- that wait until their trace is told
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    arrived_ms INTEGER NOT NULL,
+    trace TEXT NOT NULL,
+    record BLOB NOT NULL
+);
+"""
+
 EVENTS: Final = "events"
 SPANS: Final = "spans"
 TOPICS: Final = (EVENTS, SPANS)
@@ -155,6 +170,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     try:
         if not _has_tables(connection):
             parts = [_STATE, _LOG, *(_TOPIC.format(topic=topic) for topic in TOPICS)]
+            parts.append(_TRACES)
             for statement in "".join(parts).split(";\n"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
