@@ -25,6 +25,7 @@ from stream_metrics.cli.errors import error_lines
 from stream_metrics.cli.places import Checked, Send
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.records import OutgoingRecord
+from stream_metrics.clients.setting_files import UnreadableFile
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.record import Extent
@@ -179,7 +180,7 @@ class Folder:
             raise UsageError("--topics looks at topics of Kafka: leave it out with --data")
         user = user_of(self.folder)
         used_by = f"in use by {user}" if user else "nobody serves it now"
-        findings = [Finding("folder", "ok", f"{self.folder}: {used_by}")]
+        findings = [Finding("folder", "ok", f"{self.folder}: {used_by}"), self._check_doors()]
         try:
             async with self.database() as database:
                 records = Log(database)
@@ -193,6 +194,16 @@ class Folder:
             findings.append(Finding(f"log {topic}", "ok", kept))
         findings += [self._check_backlog(backlog, bool(user)), self._check_room(used)]
         return Checked(findings, {EVENTS: 1}, readable=True)
+
+    def _check_doors(self) -> Finding:
+        from stream_metrics.cli.serving import check_doors  # imports the whole engine
+
+        serve = self.settings.serve
+        try:
+            check_doors(self.settings)
+        except (ValueError, UnreadableFile) as error:
+            return Finding("receiver", "error", str(error))
+        return Finding("receiver", "ok", f"{serve.host}, port {serve.otlp_port}")
 
     def _check_backlog(self, backlog: int, serves: bool) -> Finding:
         told = f"{backlog:,} events are not read yet"
@@ -323,8 +334,9 @@ def check_folder(folder: Path) -> None:
 
 
 def settings_of_folder(settings: Settings, folder: Path) -> Settings:
-    """The settings as ``stream-metrics serve`` has them in this folder: its topics, its key, and
-    every turn told, as traces tell it."""
+    """The settings as ``stream-metrics serve`` has them in this folder: with its defaults, topics
+    and key."""
+    settings = settings.in_one_process()
     kafka = settings.kafka.model_copy(
         update={"topics": (EVENTS,), "repartition_topic": None, "output_topic": None}
     )
@@ -333,8 +345,6 @@ def settings_of_folder(settings: Settings, folder: Path) -> Settings:
         "bridge": settings.bridge.model_copy(update={"topic": SPANS}),
         "serve": settings.serve.model_copy(update={"data": folder}),
     }
-    if "turn_scope" not in settings.metrics.model_fields_set:
-        update["metrics"] = settings.metrics.model_copy(update={"turn_scope": "all"})
     state, key = settings.state, folder / KEY
     if not (state.key() or state.allow_empty_key) and key.exists():
         update["state"] = state.model_copy(update={"digest_key_file": key.absolute()})

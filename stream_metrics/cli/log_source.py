@@ -82,6 +82,11 @@ class LogSource:
             parts = [self._records(runner, log, topic) for topic in self.names]
             yield from heapq.merge(*parts, key=lambda record: record.timestamp_ms or 0)
 
+    def waiting_scores(self) -> int:
+        """How many scores wait until their trace is complete; raises ``UsageError``."""
+        with self._opened() as (runner, log):
+            return runner.run(log.waiting_scores())
+
     def unread_spans(self) -> Generator[Record, None, None]:
         """The spans from the first one of a trace that is still open; raises ``UsageError``."""
         with self._opened() as (runner, log):

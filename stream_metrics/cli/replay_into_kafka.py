@@ -54,6 +54,12 @@ def send_recording(source: Sources, settings: Settings, speed: str | None, *, sh
     for log in source.logs:
         if user := user_of(log.folder):
             console.print(f"note: {log.folder} is in use by {user}: what comes later is not sent")
+        if scores := log.waiting_scores():
+            raise UsageError(
+                f"{scores:,} scores wait until their traces are complete, and would be lost. Serve "
+                f"{log.folder} without new traces for {settings.bridge.trace_max} "
+                "(bridge.trace_max), and run this again"
+            )
     sender = _Sender(settings, any(True for _ in _spans(source)))
     with asyncio.Runner() as runner, closing(source.records()) as records:
         try:

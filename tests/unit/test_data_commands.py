@@ -170,6 +170,7 @@ def test_check_finds_all_that_serve_needs(folder: Path) -> None:
 
     found = {finding["what"]: finding for finding in map(json.loads, lines)}
     assert found["log events"]["message"] == "5 records, from offset 0"
+    assert found["receiver"]["message"] == "127.0.0.1, port 4318"
     assert found["backlog"]["message"] == "0 events are not read yet"
     assert found["state"]["message"].startswith("generation 1, in force, 1 partitions")
     assert "error" not in {finding["state"] for finding in found.values()}

@@ -167,6 +167,22 @@ def test_labels_and_explanations_are_of_the_spans_of_a_folder(
     assert "1 records written" in output("record", folder, "--topic", "spans", "--out", "s.jsonl")
 
 
+def test_scores_that_wait_for_their_traces_are_not_lost_in_a_move(folder: Path) -> None:
+    """The command refuses before it sends anything, and says how to get labels of them."""
+
+    async def wait() -> None:
+        database = Database(database_of(folder))
+        statement = "INSERT INTO scores (arrived_ms, trace, record) VALUES (1, 't', x'00')"
+        await database.write(lambda at: at.execute(statement))
+        await database.close()
+
+    asyncio.run(wait())
+    error = run("replay", folder, "--into-kafka").exception
+
+    assert isinstance(error, UsageError)
+    assert "1 scores wait until their traces are complete" in str(error)
+
+
 def test_what_commands_note_about_letters_is_kept_as_long_as_the_letters(folder: Path) -> None:
     """And no longer."""
 

@@ -182,6 +182,12 @@ class Log:
             lambda at: at.executemany("DELETE FROM commits WHERE reader = ?", rows)
         )
 
+    async def waiting_scores(self) -> int:
+        """How many scores of log records wait for their trace."""
+        return await self._database.read(
+            lambda at: int(at.execute("SELECT count(*) FROM scores").fetchone()[0])
+        )
+
     async def backlog(self, topic: str) -> int:
         """How many records of a topic are still to be read."""
 
