@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from stream_metrics.live.local.tables import SPANS
 from stream_metrics.live.worker.clock import wall_ms
 from tests.helpers import wait_until
 from tests.otlp import RETRIEVER, SpanSpec, as_json, documents
+from tests.services.bridged import NOW, bridged, rows
 from tests.services.live import LiveSystem, recorded, said
 from tests.services.test_live import empty_system, few, new_topics
 from tests.serving import serving
+from tests.sessions import Sent, traces
 
 pytestmark = pytest.mark.service
 
@@ -107,16 +110,70 @@ async def test_spans_of_open_traces_go_to_the_topic_of_traces(system: LiveSystem
     database = Database(database_of(folder))
     await Log(database).append(SPANS, [Entry(TRACE.encode(), payload)], wall_ms())
     await database.close()
-    traces = f"{system.group}-spans"
-    system.settings["STREAM_METRICS_BRIDGE__TOPIC"] = traces
+    topic = f"{system.group}-spans"
+    system.settings["STREAM_METRICS_BRIDGE__TOPIC"] = topic
 
     code, text = await said(system, "replay", str(folder), "--into-kafka")
 
     assert code == 2
-    assert f"no topic {traces} for them" in text
+    assert f"no topic {topic} for them" in text
     code, text = await said(system, "topics", "create", "--traces", "--partitions", "4")
     assert code == 0, text
     code, text = await said(system, "replay", str(folder), "--into-kafka")
     assert code == 0, text
-    [record] = await recorded(system.kafka, [traces])
+    [record] = await recorded(system.kafka, [topic])
     assert (record.key, record.value) == (TRACE.encode(), payload)
+
+
+async def test_traces_that_the_move_cuts_count_once(
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some spans of a trace are in the log, and the others come to the cluster: rows are those of a
+    replay of all spans."""
+    system = await bridged(kafka, redis_server, tmp_path)
+    for name, value in system.environment.items():
+        monkeypatch.setenv(name, value)
+    made = traces(seed=5, number=30)
+    folder, whole = tmp_path / "data", tmp_path / "whole.jsonl"
+    with serving(folder) as one:
+        for number, spans in enumerate(made):
+            await asyncio.to_thread(post, one.receiver, as_json(spans[: len(spans) // 2]))
+            if number % 2 and number > 2:
+                before = made[number - 3]
+                await asyncio.to_thread(post, one.receiver, as_json(before[len(before) // 2 :]))
+
+        async def told() -> bool:
+            _, text = await said(system, "check", "--data", str(folder))
+            return "log events" in text and "log events ok 0 records" not in text
+
+        await wait_until(told, 60, "no trace is told")
+        assert await asyncio.to_thread(one.stop) == 0
+
+    code, text = await said(system, "replay", str(folder), "--into-kafka")
+    assert code == 0, text
+    await system.bridge()
+    await system.start_workers(1)
+    later = [spans for n, spans in enumerate(made) if n % 2 or n >= len(made) - 2]
+    rest = [as_json(spans[len(spans) // 2 :]) for spans in later]
+    keys = [spans[0].trace_id.hex().encode() for spans in later]
+    await system.send(map(Sent, keys, rest))
+    await system.interpreted(len(await system.in_traces()), 120)
+    await system.counted()
+
+    whole.write_bytes(b"\n".join(map(as_json, made)))
+    for out, arguments in (("live", ["export"]), ("replayed", ["replay", str(whole)])):
+        code, text = await said(system, *arguments, "--out", str(tmp_path / out), "--now", NOW)
+        assert code == 0, text
+    assert rows(tmp_path / "live") == rows(tmp_path / "replayed")
+    assert await system.stop_workers() == [0]
+    assert await system.bridges[0].stop() == 0
+
+
+def post(receiver: str, payload: bytes) -> None:
+    """Send spans to one process."""
+    kind = "application/json" if payload.startswith(b"{") else "application/x-protobuf"
+    request = urllib.request.Request(  # noqa: S310
+        f"{receiver}/v1/traces", payload, {"Content-Type": kind}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        assert answer.status == 200
