@@ -88,11 +88,20 @@ class LogSource:
             return runner.run(log.waiting_scores())
 
     def unread_spans(self) -> Generator[Record, None, None]:
-        """The spans from the first one of a trace that is still open; raises ``UsageError``."""
+        """The spans of every trace that has some which are to be read again, from its first on.
+
+        A reader that got only the last spans of a trace would wait for the others. Raises
+        ``UsageError``.
+        """
         with self._opened() as (runner, log):
-            end = runner.run(log.extents([SPANS]))[SPANS].end
-            self._read[SPANS] = Extent(end - runner.run(log.backlog(SPANS)), end)
-            yield from self._records(runner, log, SPANS)
+            extent = runner.run(log.extents([SPANS]))[SPANS]
+            unread = extent.end - runner.run(log.backlog(SPANS))
+            self._read[SPANS] = Extent(unread, extent.end)
+            wanted = {record.key for record in self._records(runner, log, SPANS)}
+            self._read[SPANS] = extent
+            for record in self._records(runner, log, SPANS):
+                if record.offset >= unread or record.key in wanted:
+                    yield record
 
     def numbered(self) -> Generator[tuple[int, Record], None, None]:
         """The records with their numbers, from 1."""

@@ -203,3 +203,24 @@ def test_what_commands_note_about_letters_is_kept_as_long_as_the_letters(folder:
             await database.close()
 
     assert asyncio.run(trim()) == 1
+
+
+def test_spans_to_move_are_of_whole_traces(folder: Path) -> None:
+    """Those that are to be read again, and what was read of the same traces before."""
+
+    async def write() -> None:
+        database = Database(database_of(folder))
+        log = Log(database)
+        for trace in (b"told", b"cut", b"told", b"open", b"cut"):
+            await log.append(SPANS, [Entry(trace, b"")], HOUR_MS)
+        await log.commit("bridge", {SPANS: (3, "")})
+        await database.close()
+
+    asyncio.run(write())
+    found = LogSource(folder, [EVENTS], (EARLIEST, END)).unread_spans()
+
+    assert [(record.offset, record.key) for record in found] == [
+        (1, b"cut"),
+        (3, b"open"),
+        (4, b"cut"),
+    ]
