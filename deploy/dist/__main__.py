@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -58,19 +59,19 @@ def main(folder: Path) -> None:
     say("building source distributions and pure wheels")
     for project in (".", "client"):
         run([TOOLS / "python", "-m", "build", "--no-isolation", "--outdir", folder, project])
-    say("compiling the engine")
-    engine(folder)
-    say("compiling the kernel")
-    kernel(folder)
+    say("compiling the engine and the kernel")
+    together(lambda: engine(folder), lambda: kernel(folder))
     run([TOOLS / "twine", "check", "--strict", *sorted(folder.iterdir())])
     say("packaging the Helm chart")
     chart(folder)
     say("installing the wheels where there is no compiler, and using them")
+    say("installing from the sources by one command, with what it compiles")
     with tempfile.TemporaryDirectory() as place:
-        installed = install(folder, Path(place) / "installed")
-        use(installed, Path(place))
-        say("installing from the sources by one command, with what it compiles")
-        from_sources(folder, Path(place) / "compiled")
+        installed = Path(place) / "installed"
+        together(
+            lambda: use(install(folder, installed), Path(place)),
+            lambda: from_sources(folder, Path(place) / "compiled"),
+        )
         say("writing bills of materials and licences")
         materials(folder, installed)
         text = third_party(installed / "bin/python")
@@ -79,6 +80,13 @@ def main(folder: Path) -> None:
     sums = "".join(f"{sha256(path)}  {path.name}\n" for path in files)
     (folder / "SHA256SUMS").write_text(sums, encoding="ascii")
     say(sums.rstrip())
+
+
+def together(*steps: Callable[[], None]) -> None:
+    """Take steps at the same time, which compilers of one thread leave room for."""
+    with ThreadPoolExecutor() as threads:
+        for done in [threads.submit(step) for step in steps]:
+            done.result()
 
 
 def engine(folder: Path) -> None:

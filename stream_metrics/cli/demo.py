@@ -8,7 +8,7 @@ import os
 import sys
 import termios
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,9 +29,12 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.live.health import Health
 from stream_metrics.live.layout import Identity
-from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.memory import MemoryConversationRecords, MemoryDeadLetters, MemoryStore
 from stream_metrics.live.page import rules
 from stream_metrics.live.page.board import Board, Inputs
+from stream_metrics.live.page.conversation_html import Site
+from stream_metrics.live.page.conversation_server import ConversationServer
+from stream_metrics.live.page.conversations import ConversationPages
 from stream_metrics.live.page.group import OwnedPartitions, StateSource
 from stream_metrics.live.page.server import PageServer
 from stream_metrics.live.page.worst import WorstConversations
@@ -47,8 +50,17 @@ from stream_metrics.live.worker.partition import StatePartition
 TICK_SECONDS = 0.1
 PAGE_SECONDS = 1.0
 PLAIN_EVERY_SECONDS = 5.0
-INCIDENT_US: Final = int(datetime(2025, 3, 18, 14, 30, tzinfo=UTC).timestamp() * 1e6)
-"""A time of the recorded day at which all windows show the incident."""
+INCIDENT_US, LOOP_US = (
+    int(datetime(2025, 3, 18, hour, minute, tzinfo=UTC).timestamp() * 1e6)
+    for hour, minute in ((14, 30), (15, 45))
+)
+"""Times of the recorded day at which all windows show the incidents: an agent finds the same pages
+again and again, and another one asks the same again and again."""
+PAUSES: Final = (
+    (INCIDENT_US, "during the incident of it-desk", "on to 15:45, when another agent is in a loop"),
+    (LOOP_US, "during the loop of sales-assist", "the rest of the day"),
+)
+"""When the clock stops, during what, and what comes then."""
 IDENTITY = Identity("demo", 1, "demo", {})
 RULES = tuple(rule for rule in rules.RULES if rule.name not in ("lag", "memory", "offset_gaps"))
 """The rules of the page, without those on Kafka and Redis, which the demo does not use."""
@@ -70,6 +82,7 @@ class RecordedDay:
         self.store = MemoryStore()
         self.now_us = self.start_us
         self.played = 0
+        self.recorded = MemoryConversationRecords(EngineConfig().limits)
         self._operations = operations
         self._partitions: dict[int, StatePartition] = {}
 
@@ -101,6 +114,7 @@ class RecordedDay:
             and 1000 * (self.records[self.played].timestamp_ms or 0) <= now_us
         ):
             self.played += 1
+        self.recorded.add(self.records[first : self.played])
         batches: dict[int, list[Record]] = {}
         for record in self.records[first : self.played]:
             batches.setdefault(record.partition, []).append(record)
@@ -126,8 +140,8 @@ def demo(
     keep: Annotated[
         bool | None,
         typer.Option(
-            help="Stop the clock at 14:30, during the incident, and keep serving the page until "
-            "Ctrl-C; Enter plays the rest of the day. Default: yes in a terminal, otherwise no.",
+            help="Stop the clock at 14:30 and 15:45, during incidents, and keep serving the page "
+            "until Ctrl-C; Enter goes on. Default: yes in a terminal, otherwise no.",
             show_default=False,
         ),
     ] = None,
@@ -142,7 +156,7 @@ def demo(
 
     Watch it in the terminal and on the web page that every worker serves. Needs neither Kafka nor
     Redis: state is in memory. At 13:40 an index change makes one agent find the same pages again
-    and again, and its SRR rises.
+    and again, and its SRR rises. At 15:20 another one begins to ask the same again and again.
     """
     try:
         with _echo_disabled():
@@ -174,8 +188,15 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
     pages = Pages(registry, health, WindowCollector(windows, now_us))
     inputs = Inputs(registry, health, windows, owned, now_us, rules=RULES, on_bug=operations.bug)
     board = Board(inputs, interval_seconds=PAGE_SECONDS)
-    page = PageServer(board, WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS))
-    runner, port = await _serve(port, pages, page)
+    worst = WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS, readable=True)
+    conversations = ConversationPages(
+        lambda: playing[-1].recorded if playing else None,
+        EngineConfig,
+        Site("All figures"),
+        kept_seconds=PAGE_SECONDS,
+    )
+    shown = (PageServer(board, worst), ConversationServer(conversations, operations.bug))
+    runner, port = await _serve(port, pages, shown)
     console = Console()
     url = f"http://localhost:{port}/"
     if not console.is_terminal:
@@ -189,14 +210,16 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
             playing.append(day)
             del playing[:-1]
             show = Playback(day, seconds, DayView(day.start_us, day.end_us, port), health, console)
-            if keep:
-                await show.play(INCIDENT_US)
+            for pause_us, what, rest in PAUSES if keep else ():
+                await show.play(pause_us)
                 listening = _in_foreground()
-                rest = " Enter plays the rest of the day." if listening else ""
-                console.print(
-                    f"The clock stops here, during the incident: see {url}", soft_wrap=True
-                )
-                console.print(f"The page stays open.{rest} Ctrl-C ends the demo.")
+                if listening:
+                    termios.tcflush(
+                        sys.stdin, termios.TCIFLUSH
+                    )  # what was typed before is no answer
+                enter = f" Enter plays {rest}." if listening else ""
+                console.print(f"The clock stops here, {what}: see {url}", soft_wrap=True)
+                console.print(f"The page stays open.{enter} Ctrl-C ends the demo.")
                 await _serving(health, until_enter=listening)
             await show.play(day.end_us)
             if not forever:
@@ -208,9 +231,12 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
         await runner.cleanup()
 
 
-async def _serve(port: int, pages: Pages, page: PageServer) -> tuple[web.AppRunner, int]:
+async def _serve(
+    port: int, pages: Pages, shown: Iterable[PageServer | ConversationServer]
+) -> tuple[web.AppRunner, int]:
     app = make_app(pages)
-    page.add_to(app)
+    for page in shown:
+        page.add_to(app)
     try:
         runner = await serve(WebOptions(port=port), app)
     except OSError as error:
@@ -246,7 +272,6 @@ async def _serving(health: Health, *, until_enter: bool) -> None:
     """Keep serving the page until Enter is pressed or the demo is cancelled."""
     loop, pressed = asyncio.get_running_loop(), asyncio.Event()
     if until_enter:
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # discards earlier input
         loop.add_reader(sys.stdin, pressed.set)
     try:
         while not pressed.is_set():

@@ -15,7 +15,7 @@ from rich.text import Text
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Sums, Windows
 from stream_metrics.live.page import figures
-from stream_metrics.live.page.agent_rules import srr_spike, usual_ratio
+from stream_metrics.live.page.agent_rules import searches_repeated, srr_spike, usual_ratio
 from stream_metrics.live.page.courses import Course, Courses
 from stream_metrics.live.page.finding import FAULTS, OK, UNKNOWN, Finding
 
@@ -157,8 +157,9 @@ class DayView:
         """The findings of the SRR rule: faults, then agents with too little data."""
         spiking = [agent for agent in self._agents() if self._spiking(agent)]
         if spiking:
-            look = "Did an index or a query rewriter change?"
-            text = "\n".join(f"{agent}: {self._found[agent].why}. {look}" for agent in spiking)
+            text = "\n".join(
+                f"{agent}: {self._found[agent].why}. {self._look(agent)}" for agent in spiking
+            )
             lines = [Text(text, style="bold red")]
         elif any(found.level == OK for found in self._found.values()):
             lines = [Text("No agent that can be judged repeats itself more than usual.")]
@@ -172,6 +173,13 @@ class DayView:
         above = [agent for agent in unknown if self._found[agent].above]
         lines += [Text(f"{agent}: {self._found[agent].why}.", style="yellow") for agent in above]
         return Group(*(lines or [Text("No searches to judge.")]))
+
+    def _look(self, agent: str) -> str:
+        """Where to look for what makes an agent repeat itself."""
+        loop = searches_repeated(self._now[agent])
+        if loop.level in FAULTS:
+            return f"It is in a loop: {loop.why}."
+        return "Did an index or a query rewriter change?"
 
     def line(self) -> str:
         """The state as one line, for output that is not a terminal."""

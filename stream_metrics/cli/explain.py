@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import nullcontext as quiet
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -20,18 +19,10 @@ from stream_metrics.cli.common import (
 )
 from stream_metrics.cli.explain_view import print_explanation
 from stream_metrics.cli.settings import Settings
-from stream_metrics.cli.sources import (
-    KAFKA,
-    OtherRecords,
-    SinceOption,
-    Sources,
-    UntilOption,
-    trace_files,
-)
+from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
+from stream_metrics.cli.trace_files import OtherRecords, with_folders
 from stream_metrics.core.telemetry import Options, SpanMapping
 from stream_metrics.lab.sources.otlp.explanation import Explanation, as_documents
-
-STDIN: Final = "-"
 
 
 def explain(
@@ -64,7 +55,7 @@ def explain(
     Exit code 2 if there are no spans.
     """
     settings = load_settings(config, connects=any(one.startswith(KAFKA) for one in sources))
-    named = _with_folders(sources)
+    named = with_folders(sources)
     source = Sources(named, settings, since, until)
     explanation = Explanation(partial(_with_row, settings), settings.engine_config().limits)
     console = stderr_console()
@@ -74,7 +65,7 @@ def explain(
         typer.echo(line, err=True)
     if not explanation.spans:
         raise UsageError(_nothing(sources, others))
-    documents = as_documents(explanation, others.counts, texts=text)
+    documents = as_documents(explanation, others.counts, texts=text, others_in=[*others.sources])
     if format_ == "json":
         for one in documents:
             typer.echo(json.dumps(one, ensure_ascii=False))
@@ -89,24 +80,6 @@ def _with_row(settings: Settings, row: str) -> tuple[SpanMapping, Options] | Non
     except ValueError:
         return None
     return otlp.mapping(), otlp.options(settings.labels.grading)
-
-
-def _with_folders(sources: Sequence[str]) -> list[str]:
-    """The sources, with the files with traces instead of each folder; raises ``UsageError``."""
-    found: list[str] = []
-    for source in sources:
-        if source.startswith(KAFKA) or source == STDIN or not Path(source).is_dir():
-            found.append(source)
-            continue
-        files, others = trace_files(Path(source))
-        if not files:
-            raise UsageError(f"{source}: no file in this folder begins with OTLP traces")
-        if others:
-            typer.echo(
-                f"{source}: left aside what does not begin with traces: {others:,}", err=True
-            )
-        found += files
-    return found
 
 
 def _nothing(sources: Sequence[str], others: OtherRecords) -> str:

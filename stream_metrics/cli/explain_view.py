@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stream_metrics.cli.common import printable
+from stream_metrics.cli.trace_files import named_first
 from stream_metrics.core.telemetry import page_ids_message
 from stream_metrics.core.telemetry.explanation import TO_RECORD
 from stream_metrics.core.telemetry.interpretation import FOLLOWING
@@ -24,10 +25,11 @@ _COPIED: Final = re.compile(
 )
 """The rows at the end of a message, which are tried and printed by themselves."""
 INDENT: Final = 2
-PLACE_OF_ROWS: Final = (
-    "Rows belong above the first [section] of the settings file, or without `otlp.` below its "
+PLACE_OF_SETTINGS: Final = (
+    "Settings belong above the first [section] of the settings file, or without `otlp.` below its "
     "[otlp]."
 )
+REFUSED: Final = "yellow"
 MAX_SHOWN: Final = 50
 """The most tools of an agent that are printed."""
 HEADS: Final = 13
@@ -51,7 +53,7 @@ def print_explanation(documents: Iterable[Mapping[str, Any]], name: str) -> None
         _print_agent(console, agent, tools)
     if rows:
         console.print()
-        _print_wrapped(console, PLACE_OF_ROWS, 0)
+        _print_wrapped(console, PLACE_OF_SETTINGS, 0)
 
 
 def _print_agent(
@@ -59,8 +61,8 @@ def _print_agent(
 ) -> None:
     console.print()
     _print_wrapped(console, _agent_title(agent), 0, "bold")
-    for line in _of_agent(agent):
-        _print_wrapped(console, line, INDENT)
+    for line in _of_agent(agent, {tool["name"] for tool in tools}):
+        _print_wrapped(console, line, INDENT, REFUSED if line.startswith("refused") else "")
     if (effect := agent["together"]) is not None:
         head = f"what follows together, {effect['condition']}:"
         _print_row(console, head, effect, INDENT, turns_only=False)
@@ -69,7 +71,8 @@ def _print_agent(
         console.print()
         _print_wrapped(console, _tool_title(tool), INDENT, "cyan")
         for head, said in _lines(tool):
-            _print_wrapped(console, printable(said), INDENT + HEADS, first=head)
+            style = REFUSED if head == "refused" else ""
+            _print_wrapped(console, printable(said), INDENT + HEADS, style, head)
         _print_rows(console, tool)
     if further := len(tools) - len(most):
         console.print()
@@ -85,7 +88,7 @@ def _print_wrapped(
     for line in Text(said, style).wrap(console, max(console.width - indent, 20)):
         line.rstrip()
         head = f"{'':{INDENT * 2}}{first}" if first else ""
-        console.print(Text(f"{head:{indent}}", "dim") + line, soft_wrap=True)
+        console.print(Text.assemble((f"{head:{indent}}", "dim"), line), soft_wrap=True)
         first = ""
 
 
@@ -95,25 +98,31 @@ def _number(count: int, what: str, several: str | None = None) -> str:
 
 def _of_traces(one: Mapping[str, Any], name: str) -> Iterator[str]:
     yield f"{name}: {_number(one['traces'], 'trace')} with {_number(one['spans'], 'span')}"
-    if one["repeated"]:
+    if one["conflicting"]:
         yield (
-            f"{_number(one['repeated'], 'span has', 'spans have')} the ids of another and "
-            f"{'is' if one['repeated'] == 1 else 'are'} left out: give captures of different "
+            f"{_number(one['repeated'], 'span has', 'spans have')} the ids of others and are left "
+            f"out, {one['conflicting']:,} of them with other contents: give captures of different "
             "programs with the same ids one by one"
         )
+    elif one["repeated"]:
+        said = _number(one["repeated"], "span is a copy", "spans are copies")
+        yield f"{said} of others, which count once"
     if one["empty"]:
         said = _number(one["empty"], "trace has", "traces have")
+        names = ", ".join(map(printable, one.get("empty_names", ())))
         scopes = ", ".join(
             f"{printable(scope) or 'no scope'} ({number:,})"
             for scope, number in one["empty_scopes"].items()
         )
         yield (
-            f"{said} neither a search nor a turn in which a model answered; spans by scope: "
-            f"{scopes}"
+            f"{said} neither a search nor a turn in which a model answered"
+            f"{': ' if names else ''}{names}; spans by scope: {scopes}; there is nothing to do "
+            "unless you expected searches there"
         )
     if one["others"]:
         kinds = ", ".join(f"{kind} ({number:,})" for kind, number in one["others"].items())
-        yield f"left aside are records that are no traces: {kinds}"
+        where = printable(named_first(one["others_in"]))
+        yield f"left aside are records that are no traces: {kinds}, in {where}"
     if one["tools_not_listed"]:
         yield f"{one['tools_not_listed']:,} spans are of further tools, which are not listed"
     if one["tools_not_tried"]:
@@ -125,7 +134,7 @@ def _agent_title(one: Mapping[str, Any]) -> str:
     return "Agent without a name" if name is None else f"Agent {printable(name)}"
 
 
-def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
+def _of_agent(one: Mapping[str, Any], told: Container[str]) -> Iterator[str]:
     turns = one["turns"]
     said = f"{_number(turns, 'turn')} with {_number(one['searches'], 'search', 'searches')}"
     said += f" and {_number(one['results'], 'result')}" if one["searches"] else ""
@@ -143,6 +152,12 @@ def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"refused: {whole}{reasons}"
     if one["roles"]:
         yield "spans: " + ", ".join(f"{number:,} {role}" for role, number in one["roles"].items())
+    if unknown := [name for name in one.get("without_role", ()) if name not in told]:
+        named = ", ".join(map(printable, unknown))
+        yield (
+            f"spans without a role, which are passed over: {named}; if one searches, give it a "
+            "role in otlp.rows"
+        )
     if one["unnamed"]:
         yield (
             f"{_number(one['unnamed'], 'turn')} in traces that name no conversation, so that each "
@@ -151,7 +166,7 @@ def _of_agent(one: Mapping[str, Any]) -> Iterator[str]:
     if one["inferred"]:
         yield (
             f"iterations of {_number(one['inferred'], 'turn')} are told apart by times only "
-            "(iterations_inferred)"
+            "(iterations_inferred): SRR and SRE hold, and figures by iteration may not"
         )
     if one["following"]:
         yield f"{_number(one['following'], 'turn')} of it follow one of another agent; {FOLLOWING}"
@@ -253,12 +268,15 @@ def _print_rows(console: Console, one: Mapping[str, Any]) -> None:
     """The rows to copy, each whole on its line, with what they would give."""
     turns = one["kind"] == "turn"
     if one["to_record"]:
-        head = f"if it searches, record its documents as JSON in {TO_RECORD}, and copy this row:"
+        head = f"if it searches, record its documents as JSON in {TO_RECORD}, and copy this:"
         _print_wrapped(console, head, 2 * INDENT, "dim")
         console.print(Text(f"{'':{2 * INDENT + 2}}{one['to_record']}", "green"), soft_wrap=True)
     for place, effect in enumerate(one["effects"], start=bool(one["to_record"])):
-        head = f"{'or, ' if place else 'row to copy into the settings, '}{effect['condition']}:"
+        head = f"{'or, ' if place else 'setting to copy, '}{effect['condition']}:"
         _print_row(console, head, effect, 2 * INDENT, turns_only=turns)
+    if further := len(one["not_tried"]):
+        said = f"{_number(further, 'more setting was', 'more settings were')} not tried; "
+        _print_wrapped(console, f"{said}--format json lists them", 2 * INDENT)
 
 
 def _print_row(

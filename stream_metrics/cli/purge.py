@@ -107,6 +107,7 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("deleting", total=content.conversations or None)
             await delete_all(store, lambda count: progress.advance(task, count))
+        await store.drop_notes()
     finally:
         await store.close()
     console.print(

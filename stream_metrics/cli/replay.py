@@ -33,6 +33,7 @@ from stream_metrics.cli.predicates import PredicateOption
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
 from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
+from stream_metrics.cli.trace_files import with_folders
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.limits import limit_of
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
@@ -141,7 +142,7 @@ def replay(
         list[str],
         typer.Argument(
             help="JSONL files (plain, .gz, .zst), Parquet, OTLP traces (JSON or protobuf), globs, "
-            "- for standard input, or kafka:TOPIC."
+            "folders of OTLP traces, - for standard input, or kafka:TOPIC."
         ),
     ],
     out: OutOption = Path("out"),
@@ -202,7 +203,7 @@ def replay(
     )
     gates = read_gates(fail_if, _figures(options.metrics), PARTS)
     parquet = _parquet(rows_as)
-    source = Sources(sources, settings, since, until, None if into_kafka else out)
+    source = Sources(with_folders(sources), settings, since, until, None if into_kafka else out)
     if into_kafka:
         if gates:
             raise UsageError("--fail-if cannot be used with --into-kafka, which computes nothing")
@@ -247,6 +248,7 @@ def replay(
         "seconds": round(seconds, 3),
         "records_per_second": round(records / seconds) if seconds else None,
         **source.read,
+        "input": source.identity,
     }
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
     write_report_page(out, summaries, conversation_link(settings))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import closing
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,13 +15,12 @@ import typer
 
 from stream_metrics.cli.common import UsageError, printable
 from stream_metrics.cli.settings import Settings
-from stream_metrics.core.events.decode import BadRecord, decode
-from stream_metrics.core.events.limits import Limits
+from stream_metrics.cli.trace_files import OtherRecords
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import HELP, Evaluation, Event, UnusedScore, page_ids_message
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.interpretation import EXPLAINED, FIXED, FOLLOWING, rows_to_copy
-from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal, spans_of
+from stream_metrics.core.telemetry.otlp.payloads import is_payload, other_signal
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import EVENT, FileRange, expand, file_ranges, numbered_records
 from stream_metrics.lab.sources.kafka.mark import EARLIEST, END, Mark, parse_mark
@@ -235,8 +233,8 @@ class Sources:
         others = OtherRecords()
         with TraceStore(self._mapping, self._options, self._limits, self._folder) as self._traces:
             self._close = partial(self._keep_closed, self._traces, explanation)
-            for _, _, record in self._without_traces():
-                others.add(record.value or b"", self._limits)
+            for name, _, record in self._without_traces():
+                others.add(name, record.value or b"", self._limits)
             self._close(self._assembler.finish())
             self._assembler.count(self._traces.counts)
             explanation.read(self._traces)
@@ -321,45 +319,6 @@ class Sources:
             closed, is_known = error.closed, False
         self._close(closed)
         return is_known
-
-
-@dataclass(slots=True)
-class OtherRecords:
-    """What the records are that are no traces: events, other OTLP signals, or neither."""
-
-    events: int = 0
-    signals: Counter[str] = field(default_factory=Counter)
-    unknown: int = 0
-
-    def add(self, value: bytes, limits: Limits) -> None:
-        """Add a record."""
-        signal = other_signal(value)
-        read = None if signal else decode(value, limits=limits)
-        if signal is not None:
-            self.signals[signal] += 1
-        elif isinstance(read, BadRecord) and read.reason in ("not_json", "unknown_type"):
-            self.unknown += 1
-        else:
-            self.events += 1
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The number of records of each kind."""
-        found = {"events": self.events, **self.signals, "unknown": self.unknown}
-        return {kind: number for kind, number in found.items() if number}
-
-
-def trace_files(folder: Path) -> tuple[list[str], int]:
-    """The files in a folder, at any depth, that begin with OTLP traces; and how many do not."""
-    found = []
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    for path in files:
-        with closing(numbered_records(str(path))) as records, suppress(InputError, OtlpError):
-            first = next(records, None)
-            if first is not None and is_payload(first[1].value):
-                spans_of(first[1].value or b"")
-                found.append(str(path))
-    return found, len(files) - len(found)
 
 
 def _from_the_first(

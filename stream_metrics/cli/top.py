@@ -43,19 +43,22 @@ class By(StrEnum):
     SRR = "srr"
     SRE = "sre"
     WASTED = "wasted"
+    REPEATED = "repeated"
     ALL = "all"
 
 
 _CHOSEN: Final = {
     By.SRR: RANKINGS[:1],
     By.SRE: RANKINGS[1:2],
-    By.WASTED: RANKINGS[2:],
+    By.WASTED: RANKINGS[2:3],
+    By.REPEATED: RANKINGS[3:],
     By.ALL: RANKINGS,
 }
 _TITLES: Final = {
     "highest_srr": "Highest SRR: they find again what they have",
     "lowest_sre": "Lowest SRE: little of what they find is new and good",
     "most_wasted_iterations": "Most wasted iterations: judged, and nothing new was good",
+    "most_repeated_searches": "Most repeated searches: they ask again what they have asked",
 }
 
 
@@ -202,7 +205,7 @@ def _show(document: dict[str, Any], dimension: str, rankings: tuple[str, ...]) -
         rows = document[ranking]
         console.print(Text(f"\n{_TITLES[ranking]}", style="bold"))
         if rows:
-            table = _ranking(rows, dimension, wide=console.width >= WIDE)
+            table = _ranking(ranking, rows, dimension, wide=console.width >= WIDE)
             console.print(Padding(table, (0, 0, 0, 2)))
         else:
             console.print(Text(f"  {_nothing(document, ranking)}", style="dim"))
@@ -230,11 +233,13 @@ def _nothing(document: dict[str, Any], ranking: str) -> str:
             "highest_srr": f"{least} results or more",
             "lowest_sre": f"{least} labelled results or more",
             "most_wasted_iterations": "an iteration whose documents are labelled",
+            "most_repeated_searches": "a search whose query is known",
         }
         return f"cannot tell: no conversation has {few[ranking]}"
     of = {
         "highest_srr": f"repeats a result, of {judged:,} with {least} results or more",
         "most_wasted_iterations": f"wasted an iteration, of {judged:,} with labelled iterations",
+        "most_repeated_searches": f"repeats a search, of {judged:,} with queries",
     }
     return f"no conversation {of[ranking]}"
 
@@ -269,9 +274,13 @@ def _table(names: Iterable[str], numbers: Iterable[str]) -> Table:
     return table
 
 
-def _ranking(rows: list[dict[str, Any]], dimension: str, *, wide: bool) -> Table:
+def _ranking(ranking: str, rows: list[dict[str, Any]], dimension: str, *, wide: bool) -> Table:
     figures = {"results": "results", "duplicates": "duplicates", "iterations": "iterations"}
-    figures = (figures if wide else {"results": "results"}) | {"wasted": "wasted_iterations"}
+    figures = figures if wide else {"results": "results"}
+    if ranking == "most_repeated_searches":
+        figures |= {"searches": "queried_searches", "asked again": "repeated_searches"}
+    else:
+        figures |= {"wasted": "wasted_iterations"}
     table = _table(("conversation", dimension), ("SRR", "SRE", *figures))
     for row in rows:
         names = (row["conversation_id"], ", ".join(row["agents"]))

@@ -27,7 +27,12 @@ from stream_metrics.live.runaways import (
     longest_first,
 )
 
-RANKINGS: Final = ("highest_srr", "lowest_sre", "most_wasted_iterations")
+RANKINGS: Final = (
+    "highest_srr",
+    "lowest_sre",
+    "most_wasted_iterations",
+    "most_repeated_searches",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,9 @@ class Contribution:
     ``wasted_iterations``: of ``settled_iterations`` those without gain; they searched, are judged,
     and brought nothing good that was new. ``settled_results``, ``settled_good`` and
     ``settled_gain`` are over settled iterations, as in the windows. ``unique`` and ``labelled``
-    count documents. ``last_us`` is the time of the latest iteration. ``beyond_limit``: one of its
-    turns grew beyond a limit, and has more than is counted here.
+    count documents. Of its searches, ``queried`` have a query that is known, and ``repeated``
+    repeat an earlier one of their turn. ``last_us`` is the time of the latest iteration.
+    ``beyond_limit``: one of its turns grew beyond a limit, and has more than is counted here.
     """
 
     conversation_id: str
@@ -77,6 +83,8 @@ class Contribution:
     duplicates: int = 0
     unique: int = 0
     labelled: int = 0
+    queried: int = 0
+    repeated: int = 0
     settled_iterations: int = 0
     settled_results: int = 0
     settled_good: int = 0
@@ -112,6 +120,8 @@ class Contribution:
             "beyond_limit": self.beyond_limit,
             "duplicates": self.duplicates,
             "srr": self.srr,
+            "queried_searches": self.queried,
+            "repeated_searches": self.repeated,
             "settled_iterations": self.settled_iterations,
             "settled_results": self.settled_results,
             "settled_good_results": self.settled_good,
@@ -136,6 +146,8 @@ def contribution_of(
         part.duplicates += iteration.results - iteration.unique
         part.unique += iteration.unique
         part.labelled += iteration.labelled
+        part.queried += iteration.queried
+        part.repeated += iteration.repeated
         if settled(iteration.unique, iteration.labelled, config.settled_percent):
             part.settled_iterations += 1
             part.settled_results += iteration.results
@@ -291,6 +303,8 @@ class Worst:
             yield "lowest_sre"
         if part.settled_iterations:
             yield "most_wasted_iterations"
+        if part.queried:
+            yield "most_repeated_searches"
 
     def _orders(self, part: Contribution) -> Iterator[tuple[str, Order]]:
         """The sort key of a contribution in each of its rankings, the worst first."""
@@ -302,6 +316,8 @@ class Worst:
         if part.wasted_iterations:
             wasted = -part.wasted_iterations
             yield "most_wasted_iterations", (wasted, -part.results, part.conversation_id)
+        if part.repeated:
+            yield "most_repeated_searches", (-part.repeated, -part.results, part.conversation_id)
 
     @property
     def beyond_limit(self) -> BeyondLimit:

@@ -166,6 +166,8 @@ async def test_the_page_names_the_conversation_of_a_turn_that_runs_away(browser:
         link = page.locator("#runaway-list a")
         await expect(link).to_have_attribute("href", "https://traces.example.org/chat-7")
         await expect(looked.tile("repeated_searches")).to_have_text("98\u202f%")
+        await page.get_by_role("radio", name="most repeated searches").check()
+        await expect(page.locator("#worst-list")).to_contain_text("asked again 50 of 51 searches")
         violations = (await Axe().run(page)).response["violations"]
 
     assert [(v["id"], v["nodes"][0]["html"]) for v in violations] == []

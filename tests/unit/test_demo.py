@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import copy
 import importlib.resources
 import io
 import json
@@ -25,7 +26,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
-from stream_metrics.cli.demo import INCIDENT_US, RecordedDay
+from stream_metrics.cli.demo import INCIDENT_US, LOOP_US, RecordedDay
 from stream_metrics.cli.demo_view import DayView
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.live.prometheus.operations import Operations
@@ -103,12 +104,17 @@ def wait_for_level(url: str, *levels: str) -> None:
 
 @pytest.mark.slow
 def test_in_a_terminal_the_demo_pauses_at_the_incident_until_enter() -> None:
-    """The clock stops while the alert fires; after Enter the day ends, and the page stays."""
+    """The clock stops while an alert fires, twice; then the day ends, and the page stays."""
     with demo_in_a_terminal("--seconds", "1", "--port", "0") as terminal:
-        url = terminal.wait_for(r"during the incident: see .*?(http://localhost:\d+/)")[1]
-        terminal.wait_for("Enter plays the rest of the day")
+        url = terminal.wait_for(r"during the incident of it-desk: see .*?(http://localhost:\d+/)")[
+            1
+        ]
+        terminal.wait_for("Enter plays on to ")
         wait_for_level(url, "critical")
 
+        terminal.press("\n")
+        terminal.wait_for("during the loop of sales-assist")
+        terminal.wait_for("Enter plays the rest of the day")
         terminal.press("\n")
         terminal.wait_for("17:56 UTC")
         terminal.wait_for("The page stays open: ")
@@ -119,20 +125,45 @@ def test_in_a_terminal_the_demo_pauses_at_the_incident_until_enter() -> None:
 
 
 @pytest.fixture(scope="module")
-def incident() -> DayView:
-    """The view of the recorded day at 14:30."""
+def views() -> tuple[DayView, DayView]:
+    """The views of the recorded day at 14:30 and 15:45."""
     recording = importlib.resources.files("stream_metrics.lab") / "data" / "day.jsonl.gz"
 
-    async def played() -> DayView:
+    async def played() -> tuple[DayView, DayView]:
         day = RecordedDay(list(read_records([str(recording)])), Operations(CollectorRegistry()))
         await day.open()
         view = DayView(day.start_us, day.end_us, 65_535)
         for hour in range(9):
             await day.play_until(min(INCIDENT_US, day.start_us + hour * 3_600_000_000))
             view.update(day.windows, day.now_us, day.played, len(day.letters.letters))
-        return view
+        first = copy.deepcopy(view)
+        await day.play_until(LOOP_US)
+        view.update(day.windows, day.now_us, day.played, len(day.letters.letters))
+        return first, view
 
     return asyncio.run(played())
+
+
+@pytest.fixture(scope="module")
+def incident(views: tuple[DayView, DayView]) -> DayView:
+    """The view at 14:30."""
+    return views[0]
+
+
+def test_the_loop_is_called_one(views: tuple[DayView, DayView]) -> None:
+    """No index changed, and only one agent asks the same again and again."""
+    console = Console(width=100, color_system=None, file=io.StringIO())
+    said = []
+    for view in views:
+        with console.capture() as captured:
+            console.print(view.render(100))
+        said.append(" ".join(captured.get().replace("│", "").split()))
+
+    assert "Did an index or a query rewriter change?" in said[0]
+    assert "It is in a loop" not in said[0]
+    assert "sales-assist: 86% of its results in the last 20 minutes repeat" in said[1]
+    assert "It is in a loop: 86% of its searches in the last 24 minutes ask again" in said[1]
+    assert "it-desk: " not in said[1]
 
 
 TITLES = ("results", "SRR 30m", "usually", "SRE 30m", "labelled", "good gain")
@@ -180,7 +211,7 @@ def test_without_a_terminal_the_demo_plays_the_day_and_ends() -> None:
 
     assert found.returncode == 0
     assert "17:56 UTC" in found.stdout
-    assert "bad records on purpose: 40 were rejected" in found.stdout
+    assert "bad records on purpose: 41 were rejected" in found.stdout
     assert "stays open" not in found.stdout
 
 

@@ -391,6 +391,55 @@ def test_a_number_of_an_unknown_document_does_not_identify_a_chunk() -> None:
     assert duplicates(turn_of([one], [two], [two])) == [0, 0, 1]
 
 
+@pytest.mark.parametrize("name", ["doc0", "item_1", "S1", "r-0"])
+def test_an_id_that_is_the_place_of_each_only_result_identifies_nothing(name: str) -> None:
+    """Every search has one result, and each another text under the same id."""
+    found = [
+        turn_of(*([doc(passage(number), name)] for number in numbers))
+        for numbers in ((0, 1), (0, 1, 0))
+    ]
+
+    assert [one.refused.keys() for one in found] == [{"no_identity"}] * 2
+
+
+def test_ids_that_are_the_same_sequence_in_each_search_identify_nothing() -> None:
+    """They have no numbers, and every one of them is of other documents each time."""
+    lists = [[doc(passage(3 * n + place), "abc"[place]) for place in range(3)] for n in range(2)]
+
+    assert turn_of(*lists).refused.keys() == {"no_identity"}
+
+
+def test_ids_that_count_on_from_search_to_search_identify_nothing() -> None:
+    """No result is found again by them, although its text is."""
+    found = turn_of([doc(passage(0), "r0"), doc(passage(1), "r1")], [doc(passage(0), "r2")])
+
+    assert found.refused.keys() == {"no_identity"}
+
+
+@pytest.mark.parametrize("ids", [("q-1-0", "q-2-0"), ("9b2f1c3a" * 4, "1c3a9b2f" * 4)])
+def test_ids_made_for_a_search_are_seen_without_texts(ids: tuple[str, str]) -> None:
+    """The address of the page is the same."""
+    found = turn_of(*([doc(None, id, source=A, title="A")] for id in ids))
+
+    assert found.refused.keys() == {"no_identity"}
+
+
+def test_an_id_of_pages_with_other_titles_and_addresses_identifies_nothing() -> None:
+    """Nothing else tells what has one id apart."""
+    one, two = (doc(None, "top", source=(A, B)[n], title=f"Page {n}") for n in range(2))
+    moved = doc(None, "top", source=B, title="Page 0")
+
+    assert turn_of([one], [two]).refused.keys() == {"no_identity"}
+    assert duplicates(turn_of([one], [moved])) == [0, 1]
+
+
+def test_an_excerpt_under_the_same_title_is_of_the_same_document() -> None:
+    """The first result of every search may be one document, whose text depends on the query."""
+    found = turn_of(*([doc(passage(n), "kb-1", title="Leave")] for n in range(3)))
+
+    assert duplicates(found) == [0, 1, 1]
+
+
 # Texts.
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -24,6 +26,7 @@ from stream_metrics.core.settings import OtlpSettings
 from stream_metrics.core.telemetry import Interpretation, Options, Span, SpanMapping, interpret
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
+from stream_metrics.lab.sources.otlp import explanation
 from stream_metrics.lab.sources.otlp.explanation import Explanation, as_documents
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.lab.sources.unchanged import InputError
@@ -332,6 +335,60 @@ def test_traces_without_a_search_or_a_turn_are_told_with_their_scopes() -> None:
     (about,) = explained([span("a", name="GET", scope="http.client")])
 
     assert (about["empty"], about["empty_scopes"]) == (1, {"http.client": 1})
+    assert about["empty_names"] == ["GET"]
+
+
+def test_remarks_say_what_they_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of traces without a turn, spans without a role, and iterations that times tell apart."""
+    several = [
+        [span("a", name="GET", scope="http.client", trace_id="0")],
+        [
+            *recorded_by("1", "probe"),
+            search("later", "a", 20, found="cd", trace_id="1", scope="probe"),
+            span("w", "a", 1, 2, name="websocket", trace_id="1"),
+        ],
+    ]
+    said = " ".join(printed(explained(*several), monkeypatch).split())
+
+    assert "neither a search nor a turn in which a model answered: GET; spans by scope" in said
+    assert "http.client (1); there is nothing to do unless you expected searches there" in said
+    assert "spans without a role, which are passed over: websocket; if one searches, give" in said
+    assert "(iterations_inferred): SRR and SRE hold" in said
+
+
+def test_settings_beyond_those_that_are_tried_are_counted_and_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever misses the right one finds it in the JSON."""
+    found = [
+        span(
+            f"f{at}", "turn", 10 + at, 10.5 + at,
+            {f"app.hits{at}": json.dumps(LISTED), "code.function": "search"},
+            name="search", scope="my.app",
+        )
+        for at in range(8)
+    ]  # fmt: skip
+    documents = explained(turn(*found))
+    one = tools(documents)["search"]
+    said = printed(documents, monkeypatch)
+
+    assert len(one["not_tried"]) == 3
+    assert '"app.hits5"' in one["not_tried"][0]["row"]
+    assert "3 more settings were not tried; --format json lists them" in said
+
+
+def test_what_is_refused_stands_out_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a colour, unless NO_COLOR is set; elsewhere there is none."""
+    documents = explained(TEXT)
+    plain = printed(documents, monkeypatch)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured = printed(documents, monkeypatch)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    assert "\x1b" not in plain
+    assert coloured.count("\x1b[33m") == 2
+    assert "\x1b[33m" not in printed(documents, monkeypatch)
 
 
 def test_each_reason_has_its_message_and_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,6 +443,32 @@ def test_a_row_that_chooses_a_scope_names_it_and_the_service() -> None:
     ]
 
 
+def test_scopes_to_choose_are_told_also_if_each_loses_turns_that_the_other_lacks() -> None:
+    """In a bigger input both scopes have turns of their own."""
+    alone = [
+        [
+            msgspec.structs.replace(one, start_ns=one.start_ns + ns, end_ns=one.end_ns + ns)
+            for one in recorded_by(str(ns), scope)
+        ]
+        for ns, scope in ((10**12, "langfuse"), (10**13, "probe"))
+    ]
+    found = effects(explained(recorded_by("1", "langfuse"), *alone, recorded_by("2", "probe")))
+
+    assert [(one["turns"], one["turns_before"]) for one in found] == [(2, 3), (2, 3)]
+
+
+def test_scopes_to_choose_are_told_of_traces_far_from_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows are tried on the traces that were recorded twice, however many there are before."""
+    monkeypatch.setattr(explanation, "MAX_TRIED_TRACES", 2)
+    before = [turn(ran("search_docs", LISTED, QUERY), trace_id=f"0{at}") for at in range(3)]
+    found = effects(explained(*before, recorded_by("1", "langfuse"), recorded_by("2", "probe")))
+
+    assert len(found) == 2
+    assert {(one["turns"], one["traces"], one["of_traces"]) for one in found} == {(1, 2, 5)}
+
+
 def test_what_the_settings_leave_out_has_no_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was chosen."""
     several = recorded_by("1", "langfuse"), recorded_by("2", "probe")
@@ -402,7 +485,17 @@ def test_spans_with_the_ids_of_others_are_counted(tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl.gz").write_bytes(packed)
     done = run(str(tmp_path))
 
-    assert "41 spans have the ids of another and are left out" in " ".join(done.stdout.split())
+    assert "41 spans are copies of others, which count once" in " ".join(done.stdout.split())
+
+
+def test_spans_with_the_ids_of_others_and_other_contents_are_counted(tmp_path: Path) -> None:
+    """Only one of each counts, which matters only if they differ."""
+    for name in ("a", "b"):
+        told = [SpanSpec(1, 1), SpanSpec(1, 2, attributes={"app.name": name})]
+        (tmp_path / f"{name}.json").write_bytes(as_json(told))
+    said = " ".join(run(str(tmp_path)).stdout.split())
+
+    assert "2 spans have the ids of others and are left out, 1 of them with other contents" in said
 
 
 @pytest.mark.parametrize("section", ["metrics", "otlp"])
@@ -505,7 +598,7 @@ def run(*arguments: str) -> Any:
 
 
 def test_a_folder_is_read_with_what_else_is_in_it_left_aside(tmp_path: Path) -> None:
-    """Files that do not begin with traces are counted on standard error."""
+    """Files that do not begin with traces are named on standard error."""
     (tmp_path / "in").mkdir()
     packed = (CAPTURES / "langchain-openinference-rawtool.jsonl.gz").read_bytes()
     (tmp_path / "in" / "traces.jsonl.gz").write_bytes(packed)
@@ -514,10 +607,43 @@ def test_a_folder_is_read_with_what_else_is_in_it_left_aside(tmp_path: Path) -> 
     about, agent, tool = map(json.loads, done.stdout.splitlines())
 
     assert done.exit_code == 0
-    assert done.stderr.endswith("left aside what does not begin with traces: 1\n")
+    assert done.stderr.endswith("left aside what does not begin with traces: README.md\n")
     assert (about["traces"], about["spans"], agent["searches"]) == (3, 41, 8)
     assert (tool["name"], tool["results"]) == ("search_kb", 24)
     assert "example" not in tool
+
+
+def test_records_that_are_left_aside_are_told_with_their_file(tmp_path: Path) -> None:
+    """One of many files may hold something else."""
+    lines = [as_json([SpanSpec(1, 1)]), b'{"resourceLogs": [{"scopeLogs": []}]}', b'{"type": "a"}']
+    (tmp_path / "mixed.jsonl").write_bytes(b"\n".join(lines))
+    said = "".join(run(str(tmp_path)).stdout.split())
+
+    assert f"notraces:logs(1),unknown(1),in{tmp_path}/mixed.jsonl" in said
+
+
+def test_logs_in_protobuf_are_called_logs(tmp_path: Path) -> None:
+    """They are no damaged traces."""
+    logs = LogsData()
+    record = logs.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=10**18)
+    record.attributes.add(key="gen_ai.evaluation.name").value.string_value = "Relevance"
+    (tmp_path / "logs.pb").write_bytes(logs.SerializeToString())
+    done = run(str(tmp_path / "logs.pb"))
+
+    assert "OTLP logs; searches are in traces" in str(done.exception)
+
+
+def test_a_replay_reads_the_folder_that_is_explained(tmp_path: Path) -> None:
+    """With the same files left aside."""
+    packed = (CAPTURES / "langchain-openinference-rawtool.jsonl.gz").read_bytes()
+    (tmp_path / "traces.jsonl.gz").write_bytes(packed)
+    (tmp_path / "README.md").write_text("# Traces\n")
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["replay", str(tmp_path), "--out", str(out)])
+
+    assert done.exit_code == 0
+    assert "left aside what does not begin with traces: README.md" in done.stderr
+    assert json.loads((out / "report.json").read_text())["counts"]["results"] == 24
 
 
 @pytest.mark.parametrize(
@@ -568,3 +694,24 @@ def test_the_guide_shows_what_the_command_prints(monkeypatch: pytest.MonkeyPatch
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "telemetry.md").read_text()
 
     assert printed(explained(*several), monkeypatch) in guide
+
+
+def test_the_reference_names_each_key_of_the_json() -> None:
+    """And no other, under the object that has it."""
+    documents = explained(SEVERAL)
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "explain.md").read_text()
+    tables = page.split("| key")[1:]
+    rows = [one["effects"][0] for one in documents if one.get("effects")]
+    kinds = [
+        next(one for one in documents if one["what"] == what)
+        for what in ("traces", "agent", "tool")
+    ]
+
+    for table, one in zip(tables, [*kinds, rows[0]], strict=True):
+        named = [
+            key
+            for line in table.splitlines()[2:]
+            if line.startswith("|")
+            for key in re.findall(r"`([a-z_]+)`", line.split("|")[1])
+        ]
+        assert sorted(named) == sorted(set(one) - {"what"})

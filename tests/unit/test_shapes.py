@@ -113,6 +113,76 @@ def test_a_list_of_documents_beside_another_is_refused(name: str) -> None:
 
 
 @EACH
+@pytest.mark.parametrize("name", ["related", "cached", "top_pages"])
+def test_a_list_under_any_name_beside_an_answer_is_refused(case: Case, name: str) -> None:
+    """The agent was given its documents as well."""
+    found = read_result({"found": case.answer(HITS), name: OTHERS})
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+@EACH
+def test_a_list_beside_an_empty_answer_is_refused(case: Case) -> None:
+    """It may be what the search found."""
+    found = read_result({"result": case.answer(()), "related": OTHERS})
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+def test_a_list_of_items_with_the_same_unusual_keys_is_refused() -> None:
+    """Nothing reads the items, and yet they are documents as those of the answer."""
+    items = [{"_id": hit.id, "fields": {"title": [hit.text]}} for hit in HITS]
+    found = read_result({"hits": {"hits": items, "total": 3}, "related": items[:1]})
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+@pytest.mark.parametrize(("name", "refused"), [("context", True), ("answer", False)])
+def test_a_text_with_other_results_beside_a_list_is_refused(name: str, refused: bool) -> None:
+    """Under any name but that of an answer, which may cite in whichever form."""
+    said = "1. [Other](https://kb.example/x)\n   One.\n2. [More](https://kb.example/y)\n   Two."
+    same = "\n".join(f"<document>{hit.text}</document>" for hit in HITS)
+
+    assert isinstance(read_result({"results": LISTED, name: said}), Unread) is refused
+    assert len(read({"results": LISTED, name: same}).documents) == len(HITS)
+
+
+def test_a_list_beside_texts_in_content_blocks_is_refused() -> None:
+    """MCP has three results in texts, and a structure has two others."""
+    blocks = [{"type": "text", "text": hit.text} for hit in HITS]
+    found = read_result({"content": blocks, "documents": OTHERS})
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+def test_a_content_block_may_have_an_empty_type() -> None:
+    """It is a container as the others."""
+    blocks = [{"type": "text", "text": json.dumps(one)} for one in LISTED]
+    blocks[1]["type"] = ""
+
+    assert identities(read({"content": blocks}), "id") == [hit.id for hit in HITS]
+
+
+@pytest.mark.parametrize("name", ["images", "suggestions", "related_searches", "facets"])
+def test_lists_that_are_no_results_are_left_out(name: str) -> None:
+    """Their names say so, although their items have texts."""
+    assert identities(read({"results": LISTED, name: OTHERS}), "id") == [hit.id for hit in HITS]
+
+
+def test_lists_of_ids_are_not_taken_for_those_of_another_row() -> None:
+    """Chroma's are in lists for each query; a list of objects beside them is another result."""
+    answer = CASES["Chroma: query and get"].answer(HITS)
+    found = read_result({**answer, "passages": OTHERS})
+
+    assert isinstance(found, Unread)
+    assert found.reason == "ambiguous_documents"
+
+
+@EACH
 def test_a_list_with_scores_beside_an_answer_is_refused(case: Case) -> None:
     """It may be what the search returned as well, whatever the row."""
     others = [{**one, "score": 0.5} for one in OTHERS]
@@ -148,6 +218,8 @@ def test_sections_of_an_answer_that_are_not_its_results_are_left_out() -> None:
         (f"```json\n{json.dumps(LISTED, indent=1)}\n```", "id"),
         (f"Found 3 results:\n{json.dumps(LISTED)}", "id"),
         ([hit.text for hit in HITS], "text"),
+        ([{"ID": hit.id, "Text": hit.text, "Score": hit.score} for hit in HITS], "id"),
+        ({"Documents": [{"Id": hit.id, "Content": hit.text} for hit in HITS]}, "id"),
         ({"passages": [hit.text for hit in HITS]}, "text"),
         (CASES["Bing Web Search, whose ids number the results"].answer(HITS)["webPages"], "url"),
         (_bare("Bing Web Search, whose ids number the results", "webPages", "value"), "url"),

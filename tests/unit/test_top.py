@@ -247,6 +247,7 @@ def test_an_empty_ranking_says_whether_there_was_enough_to_judge(namespace: Redi
         "highest_srr": 2,
         "lowest_sre": 0,
         "most_wasted_iterations": 0,
+        "most_repeated_searches": 0,
     }
 
 
@@ -265,6 +266,19 @@ def test_an_empty_ranking_of_judged_conversations_says_so(
 
     assert "no conversation repeats a result, of 2 with 1 results or more" in done.stdout
     assert "no conversation wasted an iteration, of 1 with labelled iterations" in done.stdout
+
+
+def test_conversations_by_repeated_searches_have_their_number(namespace: RedisOptions) -> None:
+    """Of the searches whose query is known."""
+    loop = [searched("c-1", at, ["a"]) for at in (1, 2, 3)]
+    for event in loop:
+        event["searches"][0]["query"] = "the same"
+    fill(namespace, *loop)
+    lines = run("--by", "repeated").stdout.splitlines()
+    head = next(at for at, line in enumerate(lines) if "asked again" in line)
+
+    assert lines[head].split()[-3:] == ["searches", "asked", "again"]
+    assert lines[head + 1].split()[-2:] == ["3", "2"]
 
 
 def test_each_conversation_has_a_link_to_its_trace(
@@ -287,7 +301,7 @@ def test_a_window_without_results_says_so(namespace: RedisOptions) -> None:
     """An agent without traffic gets a sentence instead of an empty table."""
     fill(namespace, *EVENTS)
 
-    assert run("--agent", "third").stdout.count("no results in this window") == 3
+    assert run("--agent", "third").stdout.count("no results in this window") == 4
 
 
 def test_hostile_names_are_shown_as_text(namespace: RedisOptions) -> None:

@@ -143,6 +143,27 @@ async def test_an_iteration_without_good_results_is_wasted() -> None:
     assert (row["iterations"], row["wasted_iterations"]) == (5, 3)
 
 
+async def test_the_conversation_that_repeats_most_searches_comes_first() -> None:
+    """Whatever it found; one without a query is not judged."""
+
+    def asking(conversation: str, *queries: str) -> list[dict[str, Any]]:
+        events = [searched(conversation, at, []) for at in range(1, len(queries) + 1)]
+        for event, query in zip(events, queries, strict=True):
+            event["searches"][0]["query"] = query
+        return events
+
+    store = await store_with(
+        *asking("once", "a", "A"), *asking("loop", "a", "b", "a", "a"), searched("none", 1, ["a"])
+    )
+    answer = await asked(store)
+    rows = answer["most_repeated_searches"]
+
+    assert [
+        (row["conversation_id"], row["repeated_searches"], row["queried_searches"]) for row in rows
+    ] == [("loop", 2, 4), ("once", 1, 2)]
+    assert answer["judged"]["most_repeated_searches"] == 2
+
+
 async def test_shares_of_few_results_are_not_ranked() -> None:
     """One duplicate in two results is not listed if ten results are required."""
     store = await store_with(searched("c", 1, ["a", "a"]))

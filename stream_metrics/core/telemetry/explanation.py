@@ -18,7 +18,6 @@ from stream_metrics.core.telemetry.contents.documents import (
     documents_in_attributes,
     documents_in_value,
 )
-from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.contents.messages import question_of
 from stream_metrics.core.telemetry.interpret import Details
 from stream_metrics.core.telemetry.interpretation import (
@@ -38,6 +37,7 @@ from stream_metrics.core.telemetry.retrieval.searches import (
     tool_results,
 )
 from stream_metrics.core.telemetry.retrieval.tools import (
+    MAX_LISTS,
     ToolResult,
     keys_of,
     lists_in,
@@ -60,8 +60,6 @@ from stream_metrics.core.telemetry.spans import (
 )
 from stream_metrics.core.telemetry.turns.unseen import UnseenSearches, passed_over, row_for
 
-MAX_LISTS: Final = 3
-"""The most lists in one result for which rows are proposed."""
 NO_SEARCH: Final = "if it is no search"
 TO_RECORD: Final = "app.results"
 """The attribute in which a search that records nothing may record its documents."""
@@ -510,7 +508,7 @@ class _Explanation:
             reason,
             message,
             role="without a role" if row is None else row.role.value,
-            why="no row matches it" if row is None else how(row, span),
+            why="no row of the table or the settings matches it" if row is None else how(row, span),
             rows=tuple(rows),
             to_record=to_record,
         )
@@ -595,6 +593,13 @@ def without_texts(name: str, texts: Iterable[str]) -> str:
     return name
 
 
+def names_of(tree: SpanTree, spans: Iterable[Span]) -> Iterator[str]:
+    """The names of spans without the texts of users."""
+    texts = [*_texts_of_users(tree)]
+    for span in spans:
+        yield without_texts(span.name, texts)[:MAX_NAME_LENGTH]
+
+
 def _texts_of_users(tree: SpanTree) -> Iterator[str]:
     """Questions and queries that are long enough to be told from names."""
     found: dict[str, None] = {}
@@ -645,11 +650,10 @@ def shapes_for(span: Span, row: Row) -> Iterator[tuple[dict[str, str], str]]:
                     break
             yield {"split": "whole"}, "each text is one result"
             return
-        inner = parse_value(value) if isinstance(value, str) else value
-        lists = [*chain(lists_in(inner, dict), lists_in(inner, str))][:MAX_LISTS]
+        lists = [*lists_in(value)][:MAX_LISTS]
         for path, items in lists:
             place = f"in {path}" if path != "[]" else "the items of its list"
-            yield {"items": path, **keys_of(items)}, f"its results are {place}"
+            yield {"items": path, **keys_of(items, path)}, f"its results are {place}"
         if lists:
             return
 

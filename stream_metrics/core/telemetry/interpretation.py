@@ -58,10 +58,10 @@ HELP: Final[dict[Reason, str]] = {
     "no_conversation": "set `otlp.conversation` to the attribute that names the conversation",
     "incomplete": "export all spans of a trace, raise `bridge.trace_max` if they take longer to "
     "arrive, or set `otlp.missing_parents` to root if the spans above are not exported",
-    "unrecognised": "add a row to `otlp.rows` that gives these spans a role; of a tool the row of "
-    "`otlp.shapes` or `otlp.tools` that is named",
-    "unseen_searches": "let spans that are searches record what they found; copy the rows that are "
-    "named to the settings for those that are none",
+    "unrecognised": "add a row to `otlp.rows` that gives these spans a role, or for a tool one to "
+    "`otlp.shapes` or `otlp.tools`",
+    "unseen_searches": "let spans that search record what they found; say in `otlp.rows` or "
+    "`otlp.tools` which do not search",
     "two_scopes": "name the instrumentation scope of the service to use in `otlp.scopes`",
     "left_out": "if these traces count, add their scope to `otlp.scopes`, or choose scopes by "
     "service there",

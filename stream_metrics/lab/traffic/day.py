@@ -1,4 +1,4 @@
-"""The recording that the demo replays: a working day of four agents with one bad hour.
+"""The recording that the demo replays: a working day of four agents with two bad hours.
 
 ``python -m stream_metrics.lab.traffic.day`` rewrites it; a test compares the file with this code.
 """
@@ -26,6 +26,8 @@ _PLACED = DefaultPartitioner()
 _HOUR = 3600.0
 # The index of it-desk is changed at 13:40; at 14:35 the change is taken back.
 INDEX_CHANGE = Incident("it-desk", 5 * _HOUR + 40 * 60, 6 * _HOUR + 35 * 60, "same_pages", 0.85)
+# From 15:20 to 16:10 sales-assist asks the same again and again.
+LOOP = Incident("sales-assist", 7 * _HOUR + 20 * 60, 8 * _HOUR + 10 * 60, "asks_again", 0.9)
 
 DAY = TrafficProfile(
     seed=318,
@@ -40,7 +42,7 @@ DAY = TrafficProfile(
     documents=240,
     duplicates=0.2,
     label_delay_seconds=180.0,
-    incidents=(INDEX_CHANGE,),
+    incidents=(INDEX_CHANGE, LOOP),
 )
 """Tuesday 2025-03-18 from 08:00 to about 18:00 UTC; texts are short to keep the file small."""
 

@@ -104,7 +104,8 @@ RULES: Final = (
     ),
     _of_alert(
         "searches_repeated", "Repeated searches", "StreamMetricsSearchesRepeated",
-        "Does an agent loop? The worst conversations show what repeats.",
+        "Does an agent loop? The worst conversations, ranked by repeated searches, are those that "
+        "do.",
         of_agent=agent_rules.searches_repeated,
     ),
     _of_alert(

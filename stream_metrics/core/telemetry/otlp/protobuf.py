@@ -16,6 +16,7 @@ from stream_metrics.core.telemetry.otlp.spans import (
 )
 from stream_metrics.core.telemetry.spans import Link, Span, SpanEvent
 
+_LOGS: Final = "OTLP logs; searches are in traces, give a file of traces"
 _OLD_FIELD: Final = 1000
 _OLD_TAG: Final = b"\xc2\x3e"
 
@@ -75,6 +76,21 @@ def protobuf_by_trace(value: bytes) -> dict[str, bytes]:
     return {trace_id: payload.SerializeToString() for trace_id, payload in by_trace.items()}
 
 
+def are_protobuf_logs(value: bytes) -> bool:
+    """Whether the value is OTLP logs in protobuf: a record has a time where spans have their id."""
+    message, decode_error = load_opentelemetry_logs()
+    try:
+        logs = message.FromString(value)
+    except decode_error:
+        return False
+    return any(
+        one.time_unix_nano or one.observed_time_unix_nano
+        for resource_logs in logs.resource_logs
+        for scope_logs in resource_logs.scope_logs
+        for one in scope_logs.log_records
+    )
+
+
 def check_old_fields(value: bytes, resources: Iterable[Any]) -> None:
     """Raise ``OtlpError`` for what a resource has by instrumentation library, as before OTLP 0.15.
 
@@ -96,9 +112,10 @@ def _parsed(value: bytes) -> Any:
     try:
         traces = message.FromString(value)
     except decode_error as error:
-        raise OtlpError(
+        raise _no_traces(
+            value,
             "incomplete, or not OTLP traces in protobuf; write it with the Collector's file or "
-            "Kafka exporter, or copy it again"
+            "Kafka exporter, or copy it again",
         ) from error
     check_old_fields(value, traces.resource_spans)
     times = (
@@ -109,11 +126,16 @@ def _parsed(value: bytes) -> Any:
     )
     first = next(times, None)
     if first == 0 and not any(times):
-        raise OtlpError(
+        raise _no_traces(
+            value,
             "no span in it has a time, so these are OTLP metrics, logs or profiles; searches are "
-            "in traces"
+            "in traces",
         )
     return traces
+
+
+def _no_traces(value: bytes, message: str) -> OtlpError:
+    return OtlpError(_LOGS if are_protobuf_logs(value) else message)
 
 
 def _spans(traces: Any) -> Iterator[Span]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.telemetry.contents.documents import (
+    LOCAL_ID,
     Document,
     address_form,
     in_document,
@@ -16,11 +18,12 @@ from stream_metrics.core.telemetry.retrieval.page_ids import (
     LONG_TEXT,
     are_elsewhere,
     is_of_documents,
+    is_one_text,
     part_of,
     whole_texts,
 )
 from stream_metrics.core.telemetry.roles.kinds import is_truncated_json
-from stream_metrics.core.telemetry.spans import Span
+from stream_metrics.core.telemetry.spans import Span, text
 
 MAX_DOC_ID_LENGTH: Final = 256
 PASSAGE: Final = "passage"
@@ -113,13 +116,15 @@ class DocumentIds:
         self._of_text = {
             key: next(iter(found.values())) for key, found in of_text.items() if len(found) == 1
         }
+        self._of_form = _identified(lists)
         self._pages = {
             id: _Page.of(documents)
             for id, documents in of_id.items()
             if any(document.id_name in page_ids for document in documents)
         }
         self._regenerated = _regenerated(lists)
-        self._numbered = _numbered(lists)
+        self._numbered = _numbered(lists, page_ids)
+        self._contradicted = _contradicted(lists)
         self._elsewhere = {  # addresses of documents that are no passages
             address_form(document.address)
             for documents in lists
@@ -129,6 +134,8 @@ class DocumentIds:
 
     def of(self, document: Document) -> Identity:
         """What identifies the document."""
+        if document.alone and document.form is not None and not self._named(document):
+            document = self._of_form.get(document.form, document)
         source, named = self._with_id(document), self._named(document)
         doc_id = None if source is None else source.id
         if named or not self._is_passage(document):
@@ -155,9 +162,11 @@ class DocumentIds:
         can."""
         unnamed = [document for document in documents if not self._named(document)]
         if any(document.id in self._regenerated for document in unnamed):
-            return "no_identity", "the same texts have different ids in each search"
+            return "no_identity", "the same documents have different ids in each search"
         if self._numbered and unnamed:
             return "no_identity", "its ids only number the results"
+        if any(document.id in self._contradicted for document in unnamed):
+            return "no_identity", "documents with one id have other titles and addresses"
         for rank, document in enumerate(documents, 1):
             if self._named(document):
                 continue
@@ -296,40 +305,113 @@ def _shared_addresses(lists: Iterable[Documents]) -> frozenset[str]:
     return frozenset(shared)
 
 
+def _identified(lists: Iterable[Documents]) -> dict[str, Document]:
+    """The documents with an id or an address, by texts that no other such document has."""
+    found: dict[str, list[Document]] = {}
+    for document in (document for documents in lists for document in documents):
+        if document.form is not None and not document.alone:
+            found.setdefault(document.form, []).append(document)
+    return {
+        form: documents[0]
+        for form, documents in found.items()
+        if len({one.id for one in documents} - {None}) < 2
+        and len({address_form(one.address) for one in documents if one.address}) < 2
+    }
+
+
 def _regenerated(lists: Sequence[Documents]) -> frozenset[str]:
     """Ids that are made for each search, where texts repeat and such ids never do: they look
-    generated, or end in the places of their documents."""
+    generated, end in the places of their documents, or count on from search to search."""
     ids: set[str] = set()
-    texts: set[str] = set()
+    known: set[str] = set()
     again = False
+    running = _run_on(lists)
     for documents in lists:
-        made = [one for place, one in enumerate(documents) if _may_be_made(one.id, place)]
+        made = [
+            one for place, one in enumerate(documents) if running or _may_be_made(one.id, place)
+        ]
         if any(document.id in ids for document in made):
             return frozenset()
-        again = again or any(document.form in texts for document in made)
+        shown = {one.form or address_form(one.address or "") for one in made} - {""}
+        again = again or not shown.isdisjoint(known)
         ids |= {document.id for document in made if document.id is not None}
-        texts |= {document.form for document in made if document.form is not None}
+        known |= shown
     return frozenset(ids) if again else frozenset()
 
 
-def _numbered(lists: Sequence[Documents]) -> bool:
-    """Whether ids only number the results: ``doc1`` is the first result of each search, ``doc2``
-    the second, or they count from 0, and each occurs with several texts."""
-    texts: dict[str, str] = {}
-    several = counted = False
+def _run_on(lists: Sequence[Documents]) -> bool:
+    """Whether the ids of all searches count on, as ``r0, r1`` in one and ``r2`` in the next."""
+    found = [_LAST_DIGITS.search(one.id or "") for documents in lists for one in documents]
+    numbers = [int(number[0]) for number in found if number is not None]
+    return len(numbers) == len(found) and all(b == a + 1 for a, b in pairwise(numbers))
+
+
+def _numbered(lists: Sequence[Documents], page_ids: Collection[str]) -> bool:
+    """Whether ids only number the results: those of each search are the beginning of one sequence,
+    such as ``doc1, doc2, …``, and documents with one id differ.
+
+    In a sequence without numbers all of them have to. One id alone may be that of a page or of its
+    chunks.
+    """
+    first: dict[str, Document] = {}
+    found: set[bool | None] = set()
     for documents in lists:
         for place, document in enumerate(documents):
-            number = _LAST_DIGITS.search(document.id or "")
-            if (
-                document.id is None
-                or document.form is None
-                or number is None
-                or int(number[0]) not in (place, place + 1)
-            ):
+            id = _written_id(document)
+            if id is None or [*first][place : place + 1] not in ([], [id]):
                 return False
-            counted = counted or place > 0 or number[0] == document.id
-            several = several or texts.setdefault(document.id, document.form) != document.form
-    return several and counted
+            if place < len(first):
+                found.add(_differs(first[id], document))
+            elif id in first:
+                return False
+            else:
+                first[id] = document
+    numbers = [_LAST_DIGITS.search(id) for id in first]
+    counting = all(
+        number is not None and int(number[0]) in (place, place + 1)
+        for place, number in enumerate(numbers)
+    )
+    if counting and (len(first) > 1 or any(id.isdecimal() for id in first)):
+        return True in found
+    names_pages = any(
+        one.id_name in page_ids or is_of_documents(one.id_name) or LOCAL_ID.fullmatch(id)
+        for id, one in first.items()
+    )
+    return not names_pages and (True in found if counting else found == {True} and len(first) > 1)
+
+
+def _contradicted(lists: Iterable[Documents]) -> frozenset[str]:
+    """Ids of documents with other titles and other addresses, whose texts do not tell them
+    apart."""
+    found: dict[str, list[Document]] = {}
+    for document in (document for documents in lists for document in documents):
+        if document.id is not None and document.title and document.address:
+            found.setdefault(document.id, []).append(document)
+    return frozenset(
+        id
+        for id, documents in found.items()
+        if any(document.text is None for document in documents)
+        and len({document.title for document in documents}) > 1
+        and len({address_form(document.address or "") for document in documents}) > 1
+    )
+
+
+def _written_id(document: Document) -> str | None:
+    """The id as it was recorded, without that of its page."""
+    written = text(document.fields.get(document.id_name.rpartition(".")[2]))
+    return written if written and (document.id or "").endswith(f"#{written}") else document.id
+
+
+def _differs(one: Document, other: Document) -> bool | None:
+    """Whether documents with one id differ: by address, else title, else text; None if nothing
+    that both have compares."""
+    if one.address and other.address:
+        return address_form(one.address) != address_form(other.address)
+    if one.title and other.title:
+        return one.title != other.title
+    if one.form is None or other.form is None:
+        return None
+    return not is_one_text((one.form, other.form))
 
 
 def _may_be_made(id: str | None, place: int) -> bool:

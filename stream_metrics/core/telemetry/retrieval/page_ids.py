@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from stream_metrics.core.telemetry.contents.documents import (
@@ -56,11 +56,11 @@ def _names_page(name: str, id: str, group: Sequence[tuple[int, Document]]) -> bo
     for number, document in group:
         if document.form is not None:
             of_search.setdefault(number, set()).add(document.form)
-    if any(not _is_one_text(forms) for forms in of_search.values()):
+    if any(not is_one_text(forms) for forms in of_search.values()):
         return True
     documents = [document for _, document in group]
     forms = set().union(*of_search.values())
-    if not _is_one_text(forms):
+    if not is_one_text(forms):
         is_chunks = name.endswith("chunk_id") and _LOCAL_CHUNK.fullmatch(id) is not None
         if is_of_documents(name) or is_chunks or LOCAL_ID.fullmatch(id) is not None:
             return True
@@ -95,7 +95,8 @@ def part_of(document: Document) -> str | None:
     return next(named, None)
 
 
-def _is_one_text(forms: Iterable[str]) -> bool:
+def is_one_text(forms: Collection[str]) -> bool:
+    """Whether all texts are one that was cut off at several lengths."""
     longest = max(forms, key=len, default="")
     return all(form == longest or _begins(form, longest) for form in forms)
 

@@ -279,7 +279,7 @@ def _unread_result(
     elif uploaded is None:
         copied = row_to_copy(span, row)
         rest = f"; if it has: {copied}" if copied else f"; it has {_attributes(span)}"
-        message = "the tool's result has no documents that a row finds"
+        message = "the tool's result has no documents in a form that is known"
         return "unrecognised", message + rest
     message = "the tool's result is not recorded"
     return "content_off", f"{message}; {uploaded}" if uploaded else message

@@ -15,6 +15,7 @@ from stream_metrics.core.telemetry.contents.documents import (
     MAX_DEPTH,
     Document,
     UnusableDocuments,
+    differ,
     documents_in_value,
     same_document,
     usual_document,
@@ -105,6 +106,9 @@ _MESSAGES: Final = frozenset(
     ("isError", "is_error", "tool_call_id", "toolUseId", "tool_use_id", "status")
 )
 _RESULT_KEYS: Final = ("toolResult", "tool_result")
+_HOLDERS: Final = (
+    *("content", "output", "result", "response", "text", "value", "toolResult", "kwargs", "data"),
+)
 _BLOCK_TYPES: Final = frozenset(
     (
         *(
@@ -135,13 +139,25 @@ _BLOCK_KEYS: Final = frozenset(
         "citations",
     )
 )
-_DOCUMENTS: Final = "a list of documents"
-_BESIDE: Final = re.compile(
-    r"(?:^|_|[a-z](?=[A-Z]))(?:web|(?i:articles|chunks|docs|documents|hits|matches|pages|passages"
-    r"|results|snippets|sources))$"
+_PROSE: Final = re.compile(
+    r"answer|summar|descri|instruct|prompt|note|message|reason|explanation|query|question", re.I
 )
-"""Matches names of lists that are results only if they stand beside documents."""
+"""Matches names of texts that are about results, or what was asked."""
+_ERRORS: Final = (
+    *("error", "errors", "error_message", "errorMessage", "exception", "failed", "timed_out"),
+    *("is_error", "isError"),
+)
+_FAILED: Final = ("error", "failed", "failure")
+_DOCUMENTS: Final = "a list of documents"
 _NAMED: Final = "the list "
+_ASIDE: Final = re.compile(
+    r"(?:image|video|(?:did_?you_?mean_?)?suggest|related_?(?:search|question|quer)|people_?also|correction"
+    r"|spell|info_?box|facet|agg|filter|highlight|warning|error|notice|message|usage|tool|log|debug"
+    r"|explain|pagination|sitelink|thumbnail|ads?$|column|field|schema"
+    r"|blocks?$)",
+    re.IGNORECASE,
+)
+"""Matches the beginnings of names of lists that are no results, although their items have texts."""
 _JSON: Final = re.compile(r"""\{\s*["']|\[\s*[{"']""")
 """The beginning of JSON, or of a Python literal."""
 _OBJECTS: Final = re.compile(r"[\[({'\"\w: ]*?\b[A-Z]\w*\(\w+=")
@@ -170,12 +186,14 @@ class Reading:
         source: The row that read them.
         wide: Whether it is a reading only if the tool certainly searches.
         scored: Whether the results have a score, a distance or a rank.
+        failed: Whether there is an error beside an empty list.
     """
 
     documents: tuple[Document, ...]
     source: str
     wide: bool = False
     scored: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +204,21 @@ class Unread:
     message: str
 
 
+FAILED: Final = Unread(
+    "unrecognised",
+    "its result has an error beside an empty list, which is no empty search; where a call fails, "
+    "let its span fail",
+)
+
+
 @dataclass(slots=True)
 class _Found:
     """What is found in a value: readings of its lists, by the list; and what cannot be read.
 
-    ``beside`` are those of lists that are results only if they stand beside documents.
+    ``beside`` are those of lists with other names, which are results only if they stand beside
+    documents, and ``unread`` lists of objects in which nothing is found, with their names.
+    ``texts`` are those of texts with other names. ``failed`` is whether an object says that the
+    search failed.
     """
 
     readings: list[Reading]
@@ -198,6 +226,9 @@ class _Found:
     taken: dict[int, Any]
     left: int = MAX_VALUES
     beside: list[Reading] = field(default_factory=list)
+    unread: list[tuple[str, list[Any]]] = field(default_factory=list)
+    texts: list[Reading] = field(default_factory=list)
+    failed: bool = False
 
     def take(self, value: Any) -> None:
         """Note that the value is read, and keep it, lest another gets its ``id()``."""
@@ -223,6 +254,8 @@ def read_result(value: Any, wide: bool = True) -> Reading | Unread | None:
 def read_documents(value: Any) -> list[Document] | tuple[str, str] | None:
     """The documents in what a search returned; a reason and a message say why there are none."""
     found = read_result(value)
+    if isinstance(found, Reading) and found.failed:
+        found = FAILED
     if isinstance(found, Unread):
         return found.reason, found.message
     return None if found is None else [*found.documents]
@@ -234,17 +267,50 @@ def _read(value: Any) -> Reading | Unread | None:
     if found.left < 0:
         return Unread("too_large", f"its result has more than {MAX_VALUES:,} values")
     narrow = [one for one in found.readings if not one.wide]
-    if any(one.documents for one in narrow):  # other lists may be the results as well
-        general = any(one.source == _DOCUMENTS for one in narrow)
-        lists = (one for one in found.readings if one.wide and one.source.startswith(_NAMED))
-        narrow += (one for one in lists if general or one.scored)
-        narrow += found.beside if general else ()
-    chosen = _chosen(narrow)
+    lists = [one for one in found.readings if one.source.startswith(_NAMED)]
+    others = [one for one in lists + found.beside if one.documents]  # may be the results as well
+    empty = next((one for one in narrow if not one.documents), None)
+    chosen = _chosen(narrow + others if narrow else [])
+    if empty is not None and others and not any(one.documents for one in narrow):
+        chosen = _ambiguous(empty, others[0])
+    chosen = _against_texts(chosen, [*found.readings, *found.texts])
     if chosen is None:
         chosen = next((one for one in found.problems if one.reason != "unrecognised"), None)
     if chosen is None:
-        chosen = _chosen([one for one in found.readings if one.wide])
+        wide = [one for one in found.readings if one.wide]
+        chosen = _chosen(wide + (found.beside if any(one.documents for one in wide) else []))
+    if isinstance(chosen, Reading) and not chosen.documents and found.failed:
+        return replace(chosen, failed=True)
+    if isinstance(chosen, Reading) and (other := _alike(found)) is not None:
+        name, items = other
+        return _ambiguous(chosen, Reading((Document(),) * len(items), f"{_NAMED}{name}"))
     return chosen or next(iter(found.problems), None)
+
+
+def _against_texts(
+    chosen: Reading | Unread | None, readings: Sequence[Reading]
+) -> Reading | Unread | None:
+    """The reading of a list, unless a text beside it shows other results."""
+    if not isinstance(chosen, Reading):
+        return chosen
+    for other in readings:
+        if not other.wide or other.source.startswith(_NAMED):
+            continue
+        if len(chosen.documents) != len(other.documents) or differ(
+            chosen.documents, other.documents
+        ):
+            return _ambiguous(chosen, other)
+    return chosen
+
+
+def _alike(found: _Found) -> tuple[str, list[Any]] | None:
+    """A list that nothing reads, but whose items have the keys of those of a list that is read."""
+    read = {frozenset(one[0]) for one in found.taken.values() if _has_objects(one)}
+    return next((one for one in found.unread if frozenset(one[1][0]) in read), None)
+
+
+def _has_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
 def _chosen(readings: Sequence[Reading]) -> Reading | Unread | None:
@@ -253,17 +319,19 @@ def _chosen(readings: Sequence[Reading]) -> Reading | Unread | None:
     first = next(iter(full or readings), None)
     for other in full[1:]:
         if first is not None and not same_documents(first.documents, other.documents):
-            lists = f"{len(first.documents)} and {len(other.documents)} results"
-            return Unread(
-                "ambiguous_documents",
-                f"its result has different lists: {first.source}, and {other.source}; {lists}",
-            )
+            return _ambiguous(first, other)
     if first is None:
         return None
     best = max(
         full or readings, key=lambda one: sum(document.signals for document in one.documents)
     )
     return replace(best, scored=any(one.scored for one in readings))
+
+
+def _ambiguous(one: Reading, other: Reading) -> Unread:
+    lists = f"{len(one.documents)} and {len(other.documents)} results"
+    message = f"its result has different lists: {one.source}, and {other.source}; {lists}"
+    return Unread("ambiguous_documents", message)
 
 
 def same_documents(some: Sequence[Document], others: Sequence[Document]) -> bool:
@@ -348,7 +416,7 @@ def _json_lines(value: str) -> list[Any] | None:
 def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> None:
     if id(value) in found.taken:
         return
-    if value and all(map(_is_block, value)):
+    if value and all(map(is_block, value)):
         _look_at_blocks(value, found, depth)
         return
     if value and all(isinstance(one, dict) and "role" in one for one in value):
@@ -372,20 +440,28 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
             message = f"its result has {len(value)} lists, one for each query"
             found.problems.append(Unread("ambiguous_documents", message))
         return
+    if value and all(map(_is_capitalised, value)):
+        found.take(value)
+        name, value = (
+            _uncapitalised(name),
+            [{_uncapitalised(key): inner for key, inner in one.items()} for one in value],
+        )
     if name in _GENERAL or not name or (value and all(map(_is_of_framework, value))):
         general = documents_in_value(value, True)
         if isinstance(general, list):
             found.take(value)
-            found.readings.append(_reading(general, _DOCUMENTS, value))
+            found.readings.append(_reading(_with_texts(general, value), _DOCUMENTS, value))
             return
     if value and (documents := _wide(value)) is not None:
         reading = _reading(documents, f"{_NAMED}{name or 'itself'}", value, wide=True)
         if not name or name in _GENERAL or name in _WIDE or reading.scored:
             found.take(value)
             found.readings.append(reading)
-        elif _BESIDE.search(name):
+        elif not _ASIDE.match(name):
             found.beside.append(reading)
         return
+    if _has_objects(value):
+        found.unread.append((name, value))
     if name in (*_GENERAL, *_WIDE, "") and (passages := _passages(value)):
         found.readings.append(_reading(passages, "a list of texts", [], wide=True))
         return
@@ -393,6 +469,26 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         parsed = [parse_value(one) for one in value]
         if parsed and all(isinstance(one, dict) for one in parsed):
             _look(parsed, found, depth + 1, name)
+
+
+def _is_capitalised(item: Any) -> bool:
+    """Whether all keys of an object begin with capitals, as of Go and .NET."""
+    return isinstance(item, dict) and bool(item) and all(key[:1].isupper() for key in item)
+
+
+def _uncapitalised(name: str) -> str:
+    return name.lower() if name.isupper() else name[:1].lower() + name[1:]
+
+
+def _with_texts(documents: Sequence[Document], items: Sequence[Any]) -> list[Document]:
+    """The documents, with the texts of those that have no id, such as their snippets; by these a
+    result counts whose address is missing."""
+    return [
+        replace(document, text=_document(item, _ANY).text)
+        if document.text is None and document.id is None and isinstance(item, dict)
+        else document
+        for document, item in zip(documents, items, strict=True)
+    ]
 
 
 def _passages(value: Sequence[Any]) -> list[Document]:
@@ -441,7 +537,8 @@ _ANY: Final = Shape("usual names")
 def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
     if id(value) in found.taken:
         return
-    if _is_block(value) and (depth == 0 or "toolResult" in value or "tool_result" in value):
+    found.failed = found.failed or _says_error(value)
+    if is_block(value) and (depth == 0 or "toolResult" in value or "tool_result" in value):
         _look_at_blocks([value], found, depth)
         return
     inner = value.get("kwargs")
@@ -472,9 +569,32 @@ def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
         if isinstance(inner, str):
             if key in _ENVELOPES or (key in _GENERAL and inner.lstrip()[:1] in ("[", "{", '"')):
                 _look(inner, found, depth + 1, "")
+            elif not _PROSE.search(key) and ("\n" in inner or inner.startswith("<")):
+                for source, several in results_in_text(inner)[:1]:
+                    if len(several) > 1:
+                        reading = _reading(several, f"{source}, in {key}", [], wide=True)
+                        found.texts.append(reading)
         elif isinstance(inner, (dict, list)):
             is_message = key in _ENVELOPES and not _MESSAGES.isdisjoint(value)
             _look(inner, found, depth + 1, "" if is_message else key)
+
+
+def _says_error(value: dict[str, Any]) -> bool:
+    """Whether an object says that what it has is not what was looked for.
+
+    >>> [_says_error(one) for one in ({"error": "timeout"}, {"error": None}, {"status": 503})]
+    [True, False, True]
+    """
+    statuses = (value.get(name) for name in ("status", "statusCode", "status_code", "code"))
+    return (
+        any(value.get(name) for name in _ERRORS)
+        or any(value.get(name) is False for name in ("success", "ok"))
+        or any(
+            400 <= one < 600 if type(one) is int else str(one).casefold() in _FAILED
+            for one in statuses
+        )
+        or (isinstance(shards := value.get("_shards"), dict) and bool(shards.get("failed")))
+    )
 
 
 def _general(value: dict[str, Any], found: _Found) -> None:
@@ -617,9 +737,9 @@ def _look_at_parallel(value: dict[str, Any], row: Parallel, found: _Found) -> No
             Unread("truncated", "its lists of ids, texts and scores differ in length")
         )
         return
-    for name in (*row.ids, *row.texts, *row.metadata, *row.scores):
-        if isinstance(value.get(name), list):
-            found.take(value[name])
+    for names, column in zip((row.ids, row.texts, row.metadata, row.scores), columns, strict=True):
+        if column is not None:
+            found.take(_column(value, names))
     documents = []
     for place in range(length):
         own, written, about, score = (None if one is None else one[place] for one in columns)
@@ -633,12 +753,12 @@ def _column(value: dict[str, Any], names: Sequence[str]) -> list[Any] | None:
     return next((value[name] for name in names if isinstance(value.get(name), list)), None)
 
 
-def _is_block(value: Any) -> bool:
+def is_block(value: Any) -> bool:
     """Whether the value is a content block: a container, and no result itself."""
     if not isinstance(value, dict) or not value:
         return False
     kind = value.get("type")
-    keys = value.keys()
+    keys = value.keys() if kind else value.keys() - {"type"}
     if len(keys) == 1 and not keys.isdisjoint(("text", "json", *_RESULT_KEYS)):
         return True
     if isinstance(kind, str) and kind in _BLOCK_TYPES:
@@ -751,14 +871,16 @@ def _content(block: dict[str, Any]) -> Any:
         structure = _structure(resource["text"]) if isinstance(resource.get("text"), str) else None
         if structure is not None:
             return structure
+        url = _address((uri, "") if uri else None)
         return Document(
-            None,
-            _address((uri, "") if uri else None),
+            uri if url is None else None,
+            url,
             None,
             text(resource.get("title")) or text(resource.get("name")),
             text(resource.get("text")),
             None,
             {"source": uri} if uri else {},
+            "uri" if uri and url is None else "",
         )
     if kind == "resource_link":
         uri = text(block.get("uri"))
@@ -790,36 +912,40 @@ def _texts(value: Any) -> Iterator[str]:
 
 def plain_text(value: Any) -> str | None:
     """The one text that a value is, perhaps in JSON or in a content block; None if it is none."""
+    found = innermost(value)
+    return text(found) if isinstance(found, str) else None
+
+
+def innermost(value: Any) -> Any:
+    """What stands in a value that is JSON, a content block, or has one of the usual names only."""
     for _ in range(MAX_DEPTH):
         if isinstance(value, str):
             inner = parse_value(value.strip()) if value.strip()[:1] in ("[", "{", '"') else None
             if inner is None or isinstance(inner, (int, float)):
-                return text(value)
+                break
             value = inner
-        elif isinstance(value, list):
-            if len(value) != 1:
-                return None
+        elif isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list):
             value = value[0]
+        elif isinstance(value, dict) and is_block(value):
+            value = _content(value)
         elif isinstance(value, dict):
-            if _is_block(value):
-                value = _content(value)
-                continue
-            for key in (
-                "content",
-                "output",
-                "result",
-                "response",
-                "text",
-                "value",
-                "toolResult",
-                "kwargs",
-                "data",
-            ):
-                if value.get(key) is not None:
-                    value = value[key]
-                    break
-            else:
-                return None
+            name = next((one for one in _HOLDERS if value.get(one) is not None), None)
+            if name is None:
+                break
+            value = value[name]
         else:
-            return None
-    return None
+            break
+    return value
+
+
+def read_items(items: Sequence[Any], path: str) -> list[Document] | None:
+    """The documents that the items of the list at a path are by the table of shapes; None if they
+    are none."""
+    if not items:
+        return None
+    place = f".{path.partition('[')[0]}"
+    for shape in SHAPES:
+        here = any(place.endswith(f".{one}") for one in shape.items) and _fits(items, shape)
+        if here or (shape.anywhere and _are_all(items, shape.anywhere)):
+            return [_document(item, shape) for item in items]
+    return _wide(items)

@@ -13,8 +13,15 @@ from jmespath.exceptions import JMESPathError
 
 from stream_metrics.core.telemetry.contents.documents import Document, usual_document
 from stream_metrics.core.telemetry.contents.literals import parse_value
-from stream_metrics.core.telemetry.shapes.reading import Reading, Unread, as_alone, plain_text
-from stream_metrics.core.telemetry.shapes.texts import block
+from stream_metrics.core.telemetry.shapes.reading import (
+    Reading,
+    Unread,
+    as_alone,
+    innermost,
+    plain_text,
+    read_items,
+)
+from stream_metrics.core.telemetry.shapes.texts import block, without_numbers
 from stream_metrics.core.telemetry.spans import Span, text
 
 TOOL_NAMES: Final = (
@@ -23,6 +30,7 @@ TOOL_NAMES: Final = (
     "ai.toolCall.name",
     "haystack.tool.name",
     "mcp.tool.name",
+    "spring.ai.tool.definition.name",
     "traceloop.entity.name",
 )
 _RUN: Final = re.compile(
@@ -68,16 +76,20 @@ class UserShape:
             return Reading((), self.source)
         if self.split is not None and written is not None:
             parts = [written] if self.split == WHOLE else written.split(self.split)
-            found = [one for part in parts if (one := block(part.strip())) is not None]
+            parts = without_numbers([part.strip() for part in parts])
+            found = [one for part in parts if (one := block(part)) is not None]
             return Reading(tuple(map(as_alone, found)), self.source)
         if self.items is None:
             return None
         listed = _search(self.items, _parsed(value))
-        if listed is None and written is not None:
-            listed = _search(self.items, parse_value(written.strip()))
+        if listed is None:
+            listed = _search(self.items, innermost(value))
         if not isinstance(listed, list):
             return Unread("unrecognised", f"{self.source} finds no list at {self.items!r}")
-        documents = [self._document(item) for item in listed]
+        named = any((self.id, self.url, self.title, self.text, self.score))
+        documents = (None if named else read_items(listed, self.items)) or [
+            *map(self._document, listed)
+        ]
         scored = self.score is not None and bool(documents)
         return Reading(tuple(map(as_alone, documents)), self.source, scored=scored)
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from dataclasses import fields as dataclass_fields
+from itertools import chain
 from typing import Any, Final
 
 from stream_metrics.core.engine.config import OTHER
@@ -26,14 +27,22 @@ from stream_metrics.core.telemetry import (
     interpret,
 )
 from stream_metrics.core.telemetry.contents.documents import Document
-from stream_metrics.core.telemetry.explanation import NO_SEARCH, Seen, explain, together
+from stream_metrics.core.telemetry.explanation import (
+    NO_SEARCH,
+    Seen,
+    explain,
+    names_of,
+    together,
+)
 from stream_metrics.core.telemetry.interpret import Details
 from stream_metrics.core.telemetry.interpreter import checked_events
 from stream_metrics.core.telemetry.recordings import Recordings
+from stream_metrics.core.telemetry.roles.tree import SpanTree
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 
 EXAMPLE_LENGTH: Final = 200
 _BLANK_LINES: Final = re.compile(r"\n{2,}")
+_OTHER_TRACE: Final = re.compile(r"recorded it, too, in trace ([0-9a-f]+)")
 MAX_AGENTS: Final = 1_000
 MAX_TOOLS: Final = 1_000
 MAX_TRIALS: Final = 20_000
@@ -42,8 +51,13 @@ MAX_TRIED_TRACES: Final = 1_000
 """The most traces on which the rows of one tool are tried: the first that are refused for it."""
 MAX_TRIED_ROWS: Final = 6
 """The most rows that are tried for one tool."""
+MAX_ROWS: Final = 100
+"""The most rows that are listed for one tool."""
+MAX_NAMES: Final = 3
+"""The most names of spans that are noted for a remark."""
 MAX_REFUSING: Final = 3
 """The most names of what else is refused with a row."""
+SCOPES: Final = "otlp.scopes"
 
 
 Reading = tuple[SpanMapping, Options]
@@ -109,8 +123,10 @@ class Effect:
     def helps(self, kind: str, *, refused: bool) -> bool:
         """Whether it ends some of the refusals of spans of this kind, and nothing else is lost;
         of tools that are not refused, whether they then search."""
-        if self.still >= self.calls or self.turns < self.turns_before:
+        if self.still >= self.calls:
             return False
+        if self.turns < self.turns_before:
+            return SCOPES in self.row  # of turns that only one scope recorded, a choice loses some
         if not refused:
             return self.searches > 0
         if self.turns > self.turns_before or self.left_out:
@@ -123,6 +139,7 @@ class ToolSummary:
     """What became of the spans of one tool, retriever or reranker of an agent.
 
     ``kind`` is ``span`` for others that are refused, and ``turn`` for refused turns and traces.
+    ``compared`` has the traces in which another instrumentation recorded those at fault.
     """
 
     agent: str | None
@@ -150,6 +167,7 @@ class ToolSummary:
     effects: list[Effect] = field(default_factory=list)
     rows: dict[str, str] = field(default_factory=dict)
     at_fault: dict[str, set[str]] = field(default_factory=dict)
+    compared: dict[str, str] = field(default_factory=dict)
     traces_at_fault: int = 0
     _latest: str | None = None
 
@@ -194,8 +212,10 @@ class ToolSummary:
                     self.at_fault[one.trace_id] = set()
             if one.trace_id in self.at_fault:
                 self.at_fault[one.trace_id].add(one.span_id)
+                if (other := _OTHER_TRACE.search(one.message)) is not None:
+                    self.compared[one.trace_id] = other[1]
             for row, condition in one.rows:
-                if len(self.rows) < MAX_TRIED_ROWS:
+                if len(self.rows) < MAX_ROWS:
                     self.rows.setdefault(row, condition)
 
 
@@ -211,6 +231,7 @@ class AgentSummary:
     refused_turns: int = 0
     refused: Counter[Reason] = field(default_factory=Counter)
     roles: Counter[str] = field(default_factory=Counter)
+    without_role: set[str] = field(default_factory=set)
     following: int = 0
     unnamed: int = 0
     inferred: int = 0
@@ -236,9 +257,10 @@ class Explanation:
         self._mapping = reading[0]
         self._reader = TraceReader(*reading, limits)
         self._traces: list[str] = []
-        self.traces = self.spans = self.repeated = self.empty = 0
+        self.traces = self.spans = self.repeated = self.conflicting = self.empty = 0
         self.agents: dict[str | None, AgentSummary] = {}
         self.empty_scopes: Counter[str] = Counter()
+        self.empty_names: set[str] = set()
         self.left_out_tools = self.tools_not_tried = self._trials = 0
 
     def add_refused(self, interpretation: Interpretation) -> None:
@@ -277,6 +299,7 @@ class Explanation:
     def _add(self, interpretation: Interpretation, seen: Iterable[Seen]) -> None:
         self.traces += 1
         self.spans += interpretation.spans
+        self.conflicting += interpretation.repeated
         self.empty += not (interpretation.turns or interpretation.refused)
         for turn in interpretation.turns:
             agent = self._agent(turn.agent)
@@ -315,21 +338,31 @@ class Explanation:
             self._agent(name).refused_turns += len(turns)
         if not (interpretation.turns or refused):
             self.empty_scopes.update(span.scope for span in details.tree.ordered)
+            _add_names(self.empty_names, details.tree, details.tree.ordered[:1])
             return
         default = agent_of(interpretation)
+        unknown: dict[str | None, dict[str, Span]] = {}
         for span in details.tree.ordered:
             agent = details.agents.get(details.of_turn.get(span.span_id, ""), default)
             role = details.tree.role(span)
             self._agent(agent).roles[role.value if role else "without a role"] += 1
+            if role is None:
+                unknown.setdefault(agent, {})[span.name] = span
+        for agent, spans in unknown.items():
+            _add_names(self._agent(agent).without_role, details.tree, spans.values())
 
     def _try_rows(self, tool: ToolSummary, store: TraceStore) -> None:
         """Note what each row would change that helps."""
-        tried = self._traces if "two_scopes" in tool.own else [*tool.at_fault]
+        tried, of_traces = [*tool.at_fault], tool.traces_at_fault
+        if "two_scopes" in tool.own:  # a choice is about all traces of the service
+            pairs = ((tool.compared.get(one, one), one) for one in tried)
+            tried = [*dict.fromkeys(chain(*pairs, self._traces))][:MAX_TRIED_TRACES]
+            of_traces = self.traces
         refused: dict[str, set[str]] = {}
         before = self._outcome(tool.at_fault, store, tried, Effect("", ""), refused)
-        for row, condition in tool.rows.items():
+        for row, condition in [*tool.rows.items()][:MAX_TRIED_ROWS]:
             effect = self._outcome(tool.at_fault, store, tried, Effect(row, condition), refused)
-            effect.turns_before, effect.of_traces = before.turns, tool.traces_at_fault
+            effect.turns_before, effect.of_traces = before.turns, of_traces
             if effect.helps(tool.kind, refused=bool(tool.own)):
                 tool.effects.append(effect)
         if best := [one for one in tool.effects if one.turns > one.turns_before]:
@@ -403,7 +436,7 @@ class Explanation:
                 elif one.outcome == "search":
                     effect.searches += 1
                     effect.results += len(one.results or ())
-                elif one.reason == "left_out" and "otlp.scopes" in effect.row:
+                elif one.reason == "left_out" and SCOPES in effect.row:
                     effect.left_out += 1
                 elif one.own:
                     effect.still += 1
@@ -431,7 +464,11 @@ def _cut(text: str) -> str:
 
 
 def as_documents(
-    explanation: Explanation, others: Mapping[str, int], *, texts: bool
+    explanation: Explanation,
+    others: Mapping[str, int],
+    *,
+    texts: bool,
+    others_in: Sequence[str] = (),
 ) -> Iterator[dict[str, Any]]:
     """The explanation as plain data: one object about all traces, then one for each agent, each
     followed by those of its tools.
@@ -439,32 +476,52 @@ def as_documents(
     Args:
         explanation: The explanation.
         others: The number of records that are no traces, by kind.
-        texts: Whether to include examples of what tools returned.
+        texts: Whether to include examples of what tools returned, and names of spans that nothing
+            is known about.
+        others_in: The files and topics of those records.
     """
     agents = explanation.agents.values()
-    yield {
-        "what": "traces",
+    unknown = ["empty_names"], ["without_role"], ["example", "recorded"]
+    of_traces, of_agent, of_tool = unknown if not texts else ([], [], [])
+    about = {
         "traces": explanation.traces,
         "empty": explanation.empty,
+        "empty_names": sorted(explanation.empty_names),
         "empty_scopes": dict(explanation.empty_scopes.most_common()),
         "spans": explanation.spans,
         "repeated": explanation.repeated,
+        "conflicting": explanation.conflicting,
         "turns": sum(agent.turns for agent in agents),
         "others": dict(others),
+        "others_in": list(others_in),
         "tools_not_listed": explanation.left_out_tools,
         "tools_not_tried": explanation.tools_not_tried,
     }
+    yield {"what": "traces"} | {name: about[name] for name in about if name not in of_traces}
     for agent in sorted(agents, key=lambda one: (-one.searches, -one.turns, one.name or "")):
-        about = _plain(agent, "tools")
-        yield {"what": "agent", **about, "services": sorted(agent.services)}
+        plain = _plain(agent, "tools", *of_agent)
+        yield {"what": "agent", **plain, "services": sorted(agent.services)}
         tools = sorted(agent.tools.values(), key=lambda one: (_ORDER[one.kind], one.name))
         for tool in tools:
-            without = (*_INTERNAL, *(() if texts else ("example", "recorded")))
-            of = {"help": {reason: HELP[reason] for reason in tool.own}}
-            yield {"what": "tool", **_plain(tool, *without), **of}
+            yield {
+                "what": "tool",
+                **_plain(tool, *_INTERNAL, *of_tool),
+                "not_tried": [
+                    {"row": row, "condition": condition}
+                    for row, condition in [*tool.rows.items()][MAX_TRIED_ROWS:]
+                ],
+                "help": {reason: HELP[reason] for reason in tool.own},
+            }
 
 
-_INTERNAL: Final = ("rows", "at_fault", "traces_at_fault", "_latest")
+def _add_names(names: set[str], tree: SpanTree, spans: Iterable[Span]) -> None:
+    if len(names) < MAX_NAMES:
+        for name in names_of(tree, spans):
+            if len(names) < MAX_NAMES:
+                names.add(name)
+
+
+_INTERNAL: Final = ("rows", "at_fault", "compared", "traces_at_fault", "_latest")
 _ORDER: Final = {"tool": 0, "retriever": 1, "reranker": 2, "span": 3, "turn": 4}
 
 

@@ -120,6 +120,6 @@ export function showTiles(state) {
     value.dataset.part = tile.part ?? "";
     value.dataset.whole = tile.whole ?? "";
     made.dataset.level = tile.level?.level ?? "";
-    renderOnce(level, tile.level, () => (tile.level ? [levelBadge(tile.level.level), tile.level.whose] : []));
+    renderOnce(level, tile.level, () => (tile.level ? [levelBadge(tile.level.level), el("span", { class: "whose" }, tile.level.whose)] : []));
   }
 }

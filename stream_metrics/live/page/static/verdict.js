@@ -78,7 +78,9 @@ const findingText = ({ agent, why, since }) => el("p", {},
 
 /** A link to the runbook, or its path in the repository if `web.runbook_url` is not set. */
 function runbook({ alert, runbook: file, runbook_url: url }) {
-  return url ? [externalLink(url, `Runbook of ${alert}`)] : ["Runbook: ", el("code", {}, file)];
+  if (url) return [externalLink(url, `Runbook of ${alert}`)];
+  const parts = file.split(/(?<=\/)|(?<=[a-z])(?=[A-Z])/); // where a narrow line may break
+  return ["Runbook: ", el("code", {}, ...parts.flatMap((part) => [el("wbr"), part]))];
 }
 
 /** The number of agents per level, for a rule without faults. */

@@ -4,7 +4,7 @@ import { $, el, externalLink, radios, renderOnce, setText } from "./dom.js";
 import { clock, count, percent, plural, sentence } from "./format.js";
 
 const RANKINGS = [["highest_srr", "highest SRR"], ["lowest_sre", "lowest SRE"],
-  ["most_wasted_iterations", "most wasted iterations"]];
+  ["most_wasted_iterations", "most wasted iterations"], ["most_repeated_searches", "most repeated searches"]];
 let ranking = RANKINGS[0][0];
 let worst = null; // the answer, or its error
 let asked = 0; // increases, so that answers to an earlier request are ignored
@@ -43,6 +43,9 @@ function showWorst() {
   renderOnce($("runaway-list"), runaways, () => runaways.map(runawayItem));
   $("runaways").hidden = !runaways.length;
   const cut = cutText();
+  $("latest").hidden = !worst.readable;
+  const one = worst.agent && worst.agent !== "other";
+  $("latest-link").setAttribute("href", one ? `conversations?${new URLSearchParams({ agent: worst.agent })}` : "conversations");
   $("beyond-limit").hidden = !cut;
   setText($("beyond-limit"), cut && sentence(cut));
 }
@@ -68,26 +71,34 @@ function nothingWorst() {
   if (!worst.conversations) return "No conversation has searched in this window.";
   const judged = worst.judged[ranking];
   const few = { highest_srr: `${worst.min_results} results`, lowest_sre: `${worst.min_results} labelled results`,
-    most_wasted_iterations: "an iteration whose documents are labelled" }[ranking];
+    most_wasted_iterations: "an iteration whose documents are labelled",
+    most_repeated_searches: "a search whose query is known" }[ranking];
   if (!judged) return `Cannot tell: no conversation has ${few}.`;
-  return ranking === "highest_srr" ? `None of the ${plural(judged, "conversation")} with ${few} or more repeats any.`
+  if (ranking === "highest_srr") return `None of the ${plural(judged, "conversation")} with ${few} or more repeats any.`;
+  return ranking === "most_repeated_searches" ? `None of the ${plural(judged, "conversation")} with queries repeats a search.`
     : `No iteration was wasted in the ${plural(judged, "conversation")} with labelled iterations.`;
 }
 
 /** A turn with very many iterations. */
 const runawayItem = (turn) => el("li", {}, el("code", {}, turn.conversation_id), el("span", { class: "muted" }, ` ${turn.agent}, `),
   `turn ${turn.turn_text}: ${plural(turn.iterations, "iteration")}, the latest at ${clock(turn.last_ms / 1000, true)} `,
+  worst.readable ? readLink(turn.conversation_id) : null, " ",
   turn.url ? externalLink(turn.url, "Open its trace") : null);
 
+/** A link to the page of a conversation. */
+const readLink = (id) => el("a", { href: `conversation?${new URLSearchParams({ id })}` }, "Read it");
+
 function worstItem(row, open) {
-  const facts = [["SRR", percent(row.srr)], ["SRE", percent(row.sre)],
-    ["repeated", `${count(row.duplicates)} of ${count(row.results)}${row.beyond_limit ? "+" : ""}`],
-    ["wasted", `${row.wasted_iterations} of ${row.iterations}`]];
+  const facts = [["SRR", percent(row.srr), ""], ["SRE", percent(row.sre), ""],
+    ["repeated", `${count(row.duplicates)} of ${count(row.results)}${row.beyond_limit ? "+" : ""}`, " results"],
+    ["asked again", ...(row.queried_searches ? [`${count(row.repeated_searches)} of ${count(row.queried_searches)}`, " searches"] : ["–", ""])],
+    ["wasted", `${row.wasted_iterations} of ${row.iterations}`, " iterations"]];
   const details = el("details", { data: { id: row.conversation_id }, open: open.has(row.conversation_id) },
     el("summary", { data: { focus: `worst ${row.conversation_id}` } },
       el("code", {}, row.conversation_id), el("span", { class: "muted agents" }, row.agents.join(", ")),
-      el("span", { class: "facts" }, ...facts.map(([name, value]) =>
-        el("span", {}, el("span", { class: "muted" }, `${name} `), value)))),
+      el("span", { class: "facts" }, ...facts.map(([name, value, unit]) =>
+        el("span", {}, el("span", { class: "muted" }, `${name} `), value, el("span", { class: "unit" }, unit))))),
+    worst.readable ? el("p", {}, readLink(row.conversation_id)) : null,
     row.url ? el("p", {}, externalLink(row.url, "Open its trace"), " ", el("span", { class: "muted" }, new URL(row.url).host)) : null,
     worstPairs(row));
   return el("li", { class: "card" }, details);
