@@ -284,7 +284,8 @@ calibration: setup ## Measure the coverage of intervals and the power of tests b
 mutations: services ## Break the source on purpose, and check that tests notice; some minutes
 	@$(BIN)/python -m tests.mutations $(MUTATIONS)
 
-# PROGRAMS is a pattern for some of the programs, such as PROGRAMS="haystack-*"; the page is of all.
+# PROGRAMS is a pattern for some of the programs, such as PROGRAMS="haystack-*", or options:
+# PROGRAMS="--kept --page docs/evidence/conformance.md" goes on with a run. The page is of all.
 conformance: setup ## Run agents of real frameworks under real instrumentations (needs Node, too); an hour
 	@$(BIN)/python -m tests.conformance $(or $(PROGRAMS),--page docs/evidence/conformance.md)
 
@@ -355,7 +356,7 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --constraint constraints.txt --extra spark --output-file tests/spark/requirements.txt \
 		pyproject.toml tests/spark/requirements.in
 	@$(PIN) --upgrade --output-file examples/langgraph/requirements.txt examples/langgraph/requirements.in
-	@for environment in shared openllmetry loongsuite agents strands adk crewai; do \
+	@for environment in shared openllmetry loongsuite agents strands adk crewai microsoft claude; do \
 		$(BIN)/uv pip compile --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
 			--no-emit-find-links --no-config --quiet --custom-compile-command "make lock" --upgrade \
 			--output-file tests/conformance/environments/$$environment.txt \

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -15,8 +16,12 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Windows
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.health import Health
-from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.links import CONVERSATION, fill_template
+from stream_metrics.live.memory import MemoryConversationRecords, MemoryDeadLetters, MemoryStore
 from stream_metrics.live.page.board import Board, Inputs
+from stream_metrics.live.page.conversation_html import Site
+from stream_metrics.live.page.conversation_server import ConversationServer
+from stream_metrics.live.page.conversations import ConversationPages
 from stream_metrics.live.page.group import (
     BYTES_PER_SECOND,
     MAX_BYTES,
@@ -41,7 +46,7 @@ class Showcase:
     """A worker of one partition, of ``total``, at a moment that stands until ``now_us`` is set.
 
     Its page shows other workers' partitions too if it is ``grouped``; how old they are goes by
-    ``seconds``, which stands still as well.
+    ``seconds``, which stands still as well. If it is ``readable``, so are its conversations.
     """
 
     partition: StatePartition
@@ -56,6 +61,8 @@ class Showcase:
     interval_seconds: float = 0.2
     kept_seconds: float = 0.0
     conversation_url: str | None = None
+    readable: bool = False
+    texts: bool = True
     runbook_url: str | None = None
     grouped: bool = False
     seconds: float = 0.0
@@ -65,6 +72,7 @@ class Showcase:
     board: Board = field(init=False)
     collector: WindowCollector = field(init=False)
     worst: WorstConversations = field(init=False)
+    recorded: MemoryConversationRecords = field(init=False)
 
     @classmethod
     async def new(
@@ -102,6 +110,16 @@ class Showcase:
             lambda: self.now_us,
             kept_seconds=self.kept_seconds,
             conversation_url=self.conversation_url,
+            readable=self.readable,
+        )
+        self.recorded = MemoryConversationRecords(EngineConfig().limits)
+
+    def conversations(self) -> ConversationPages:
+        """The pages of conversations."""
+        link = partial(fill_template, self.conversation_url, CONVERSATION)
+        site = Site("All figures", self.texts, link)
+        return ConversationPages(
+            lambda: self.recorded, EngineConfig, site, kept_seconds=self.kept_seconds
         )
 
     def runs_well(self) -> None:
@@ -140,6 +158,7 @@ class Showcase:
             )
             for at, event in enumerate(events)
         ]
+        self.recorded.add(records)
         await self.partition.process(records, once)
 
     def windows(self) -> list[Windows]:
@@ -172,6 +191,8 @@ class Showcase:
             max_streams=self.max_streams,
             write_seconds=self.write_seconds,
         ).add_to(app)
+        if self.readable:
+            ConversationServer(self.conversations(), self.operations.bug).add_to(app)
         runner = await serve(WebOptions(port=0, **options), app)
         try:
             yield f"http://127.0.0.1:{runner.addresses[0][1]}"

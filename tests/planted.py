@@ -49,8 +49,9 @@ def variable(path: tuple[str, ...]) -> str:
 
 
 def planted(path: tuple[str, ...]) -> str:
-    """A secret that nothing else contains."""
-    return f"{MARK}-{'-'.join(path).replace('_', '-').replace('*', 'any')}-6f1d"
+    """A secret that nothing else contains; part of an address where nobody answers, if it is one."""
+    secret = f"{MARK}-{'-'.join(path).replace('_', '-').replace('*', 'any')}-6f1d"
+    return f"http://127.0.0.1:9/{secret}" if path[-1] == "url" else secret
 
 
 def by_environment() -> dict[str, str]:

@@ -68,11 +68,17 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, errors: IO[str] | int = subprocess.DEVNULL) -> Iterator[Served]:
-    """A process over a folder, which listens."""
+def serving(
+    folder: Path, errors: IO[str] | int = subprocess.DEVNULL, port: int = 0
+) -> Iterator[Served]:
+    """A process over a folder, which listens; for events, on ``port``."""
     environment = {**os.environ, "STREAM_METRICS_SERVE__DATA": str(folder)}
     with subprocess.Popen(
-        COMMAND, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+        [*COMMAND[:-1], str(port)],
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        env=environment,
     ) as process:
         assert process.stdout is not None
         try:

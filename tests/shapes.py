@@ -165,6 +165,21 @@ def _azure(hits: Sequence[Hit]) -> Any:
     return {"@odata.context": "https://search.example/$metadata#docs(*)", "value": value}
 
 
+def _azure_agentic(hits: Sequence[Hit]) -> Any:
+    references = [
+        {
+            "type": "searchIndex",
+            "id": str(place),
+            "activitySource": 1,
+            "rerankerScore": hit.score,
+            **_given(docKey=hit.id, sourceData={"content": hit.text, "title": hit.title}),
+        }
+        for place, hit in enumerate(hits)
+    ]
+    said = {"role": "assistant", "content": [{"type": "text", "text": "Five days."}]}
+    return {"response": [said], "activity": [], "references": references}
+
+
 def _openai(hits: Sequence[Hit]) -> Any:
     data = [
         _given(
@@ -436,6 +451,7 @@ CASES: Final[dict[str, Case]] = {
     ),
     "Google Vertex AI RAG Engine: retrieveContexts": Case(_vertex_rag, "text"),
     "Azure AI Search: documents, search": Case(_azure),
+    "Azure AI Search: agentic retrieval, whose ids number the references": Case(_azure_agentic),
     "OpenAI: search of a vector store, whose file_id is that of the file": Case(_openai),
     "Pinecone: query, and Cloudflare Vectorize": Case(_pinecone),
     "Pinecone: search of records": Case(_pinecone_records),

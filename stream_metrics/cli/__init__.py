@@ -81,13 +81,21 @@ COMMANDS = {
         "stream_metrics.cli.replay:report",
         "Write the report again, from one directory or from replays of different inputs.",
     ),
+    "read": (
+        "stream_metrics.cli.read:read",
+        "Serve the report of a replay, and each conversation of its input, on a local page.",
+    ),
     "backfill": (
         "stream_metrics.cli.backfill:backfill",
         "Write the history of a replay's window sums as OpenMetrics with timestamps.",
     ),
     "send": (
         "stream_metrics.cli.send:send",
-        "Send events to the input topics, keyed by conversation.",
+        "Send events to the input topics, keyed by conversation, or over HTTP.",
+    ),
+    "notify": (
+        "stream_metrics.cli.notify:notify",
+        "Send a test notification to notify.url.",
     ),
     "labels": (
         "stream_metrics.cli.labels:labels",

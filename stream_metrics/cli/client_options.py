@@ -45,6 +45,7 @@ def check_settings(settings: Settings) -> None:
     ssl_context(web_options(settings))
     make_client(redis_options(settings))
     client_options(settings.kafka)
+    settings.notify.address()
 
 
 def check_worker_settings(settings: Settings) -> None:

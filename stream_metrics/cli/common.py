@@ -26,7 +26,7 @@ TIMES: Final = (
     "Write RFC 3339, such as 2024-05-01T12:00:00Z, or the microseconds since 1970, such as "
     "1714564800000000"
 )
-CHECKED_BY_CLIENTS: Final = {"kafka", "redis", "web"}
+CHECKED_BY_CLIENTS: Final = {"kafka", "notify", "redis", "web"}
 """Tables of settings that only the clients can check. Their defaults need no check."""
 
 

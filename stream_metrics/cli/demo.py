@@ -8,7 +8,7 @@ import os
 import sys
 import termios
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,9 +29,12 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.files import read_records
 from stream_metrics.live.health import Health
 from stream_metrics.live.layout import Identity
-from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from stream_metrics.live.memory import MemoryConversationRecords, MemoryDeadLetters, MemoryStore
 from stream_metrics.live.page import rules
 from stream_metrics.live.page.board import Board, Inputs
+from stream_metrics.live.page.conversation_html import Site
+from stream_metrics.live.page.conversation_server import ConversationServer
+from stream_metrics.live.page.conversations import ConversationPages
 from stream_metrics.live.page.group import OwnedPartitions, StateSource
 from stream_metrics.live.page.server import PageServer
 from stream_metrics.live.page.worst import WorstConversations
@@ -79,6 +82,7 @@ class RecordedDay:
         self.store = MemoryStore()
         self.now_us = self.start_us
         self.played = 0
+        self.recorded = MemoryConversationRecords(EngineConfig().limits)
         self._operations = operations
         self._partitions: dict[int, StatePartition] = {}
 
@@ -110,6 +114,7 @@ class RecordedDay:
             and 1000 * (self.records[self.played].timestamp_ms or 0) <= now_us
         ):
             self.played += 1
+        self.recorded.add(self.records[first : self.played])
         batches: dict[int, list[Record]] = {}
         for record in self.records[first : self.played]:
             batches.setdefault(record.partition, []).append(record)
@@ -183,8 +188,15 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
     pages = Pages(registry, health, WindowCollector(windows, now_us))
     inputs = Inputs(registry, health, windows, owned, now_us, rules=RULES, on_bug=operations.bug)
     board = Board(inputs, interval_seconds=PAGE_SECONDS)
-    page = PageServer(board, WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS))
-    runner, port = await _serve(port, pages, page)
+    worst = WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS, readable=True)
+    conversations = ConversationPages(
+        lambda: playing[-1].recorded if playing else None,
+        EngineConfig,
+        Site("All figures"),
+        kept_seconds=PAGE_SECONDS,
+    )
+    shown = (PageServer(board, worst), ConversationServer(conversations, operations.bug))
+    runner, port = await _serve(port, pages, shown)
     console = Console()
     url = f"http://localhost:{port}/"
     if not console.is_terminal:
@@ -201,6 +213,10 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
             for pause_us, what, rest in PAUSES if keep else ():
                 await show.play(pause_us)
                 listening = _in_foreground()
+                if listening:
+                    termios.tcflush(
+                        sys.stdin, termios.TCIFLUSH
+                    )  # what was typed before is no answer
                 enter = f" Enter plays {rest}." if listening else ""
                 console.print(f"The clock stops here, {what}: see {url}", soft_wrap=True)
                 console.print(f"The page stays open.{enter} Ctrl-C ends the demo.")
@@ -215,9 +231,12 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
         await runner.cleanup()
 
 
-async def _serve(port: int, pages: Pages, page: PageServer) -> tuple[web.AppRunner, int]:
+async def _serve(
+    port: int, pages: Pages, shown: Iterable[PageServer | ConversationServer]
+) -> tuple[web.AppRunner, int]:
     app = make_app(pages)
-    page.add_to(app)
+    for page in shown:
+        page.add_to(app)
     try:
         runner = await serve(WebOptions(port=port), app)
     except OSError as error:
@@ -253,7 +272,6 @@ async def _serving(health: Health, *, until_enter: bool) -> None:
     """Keep serving the page until Enter is pressed or the demo is cancelled."""
     loop, pressed = asyncio.get_running_loop(), asyncio.Event()
     if until_enter:
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # discards earlier input
         loop.add_reader(sys.stdin, pressed.set)
     try:
         while not pressed.is_set():

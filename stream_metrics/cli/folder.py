@@ -231,8 +231,10 @@ class Folder:
         user = user_of(self.folder)
         return f"{self.folder} is in use by {user}. Stop that first" if user else ""
 
-    async def purged(self, groups: Sequence[str]) -> str:
+    async def purged(self, store: StateStore, groups: Sequence[str]) -> str:
         """See ``Place.purged``: the log is then read from its beginning."""
+        assert isinstance(store, LocalStore)
+        await store.drop_notes()
         async with self.database(writes=True) as database:
             await Log(database).forget_readers(groups)
         return (

@@ -124,7 +124,7 @@ class Place(Protocol):
         """A message about who works on the state of these groups; empty if nobody does."""
         ...
 
-    async def purged(self, groups: Sequence[str]) -> str:
+    async def purged(self, store: StateStore, groups: Sequence[str]) -> str:
         """Tidy up after the state was deleted; returns what is left to do."""
         ...
 

@@ -16,6 +16,7 @@ from functools import partial
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from stream_metrics.cli.notifying import notify, recipient
 from stream_metrics.cli.options import identity, partition_options, settings_for_state
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.alerts.obstacles import PASSING
@@ -26,11 +27,13 @@ from stream_metrics.live.health import Health, MonitoredPart, ProgressMonitor, r
 from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.page.board import Board, Inputs
 from stream_metrics.live.page.group import Group, OwnedPartitions, StateSource
+from stream_metrics.live.page.notices import Charges
 from stream_metrics.live.page.rules import RULES, Rule
 from stream_metrics.live.page.server import PageServer
 from stream_metrics.live.page.worst import WorstConversations
 from stream_metrics.live.ports import (
     DeadLetters,
+    Notes,
     Outputs,
     StateStore,
     StoreUnavailable,
@@ -69,7 +72,8 @@ log = structlog.get_logger(__name__)
 class WorkerProcess:
     """One live worker; with ``build``, it prefers the generation that is being built.
 
-    ``topics`` are those that its metrics name, ``rules`` those of its page. ``loop`` and ``store``
+    ``topics`` are those that its metrics name, ``rules`` those of its page. ``readable``: there are
+    pages of its conversations. ``loop`` and ``store``
     (of its generation) are set once it works.
     """
 
@@ -82,6 +86,7 @@ class WorkerProcess:
         *,
         build: bool = False,
         rules: Sequence[Rule] = RULES,
+        readable: bool = False,
     ) -> None:
         self.settings = settings
         self._build = build
@@ -130,6 +135,7 @@ class WorkerProcess:
             group=Group(self.name, lambda: self._shown, self._owned, self._now_us, specs),
             pools=settings.metrics.pools,
             runaways=self._runaways,
+            own_runaways=self.operations.runaways.going_on,
             loops=lambda: self._loops,
             on_bug=self.operations.bug,
         )
@@ -139,8 +145,11 @@ class WorkerProcess:
             self._now_us,
             conversation_url=settings.web.conversation_url,
             runaway_iterations=settings.alerts.runaway_iterations,
+            readable=readable,
         )
-        self.page = PageServer(Board(inputs), self._worst)
+        self._board = Board(inputs)
+        self._told = recipient(settings, Charges(rules))
+        self.page = PageServer(self._board, self._worst)
 
     def _now_us(self) -> int:
         return 1000 * self.clock.now_ms()
@@ -322,6 +331,13 @@ class WorkerProcess:
     def obstructed(self, reasons: Mapping[str, str]) -> None:
         """Export the reasons."""
         self.operations.obstructed(reasons)
+
+    async def notify(self, notes: Notes) -> None:
+        """Tell who is to be told what fires and what ends, until it is cancelled; ``notes`` keeps
+        what was told."""
+        counted, on_bug = self.operations.notified, self.operations.bug
+        if self._told is not None:
+            await notify(self._told, self._board, self.name, notes, counted, on_bug)
 
     def stop(self) -> None:
         """Finish the batch in flight and leave the group."""

@@ -99,7 +99,7 @@ async def _purge(place: Place, yes: bool, force: bool) -> int:
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("deleting", total=content.conversations or None)
             await delete_all(store, lambda count: progress.advance(task, count))
-    left = await place.purged(content.groups)
+        left = await place.purged(store, content.groups)
     console.print(f"the state of {where} is deleted. {left}")
     return 0
 

@@ -251,6 +251,7 @@ def replay(
         "seconds": round(seconds, 3),
         "records_per_second": round(records / seconds) if seconds else None,
         **source.read,
+        "input": source.identity,
     }
     write_text(out / "run.json", json.dumps(about, indent=2) + "\n")
     write_report_page(out, summaries, conversation_link(settings))

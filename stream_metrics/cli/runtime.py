@@ -86,7 +86,7 @@ class Runtime(WorkerProcess):
                 "text is in the state"
             )
         store = connect(redis_options(settings))
-        reporting = asyncio.create_task(self.report())
+        beside = [asyncio.create_task(one) for one in (self.report(), self.notify(store))]
 
         async def first() -> Identity:
             return identity(settings, await self._counts(Cluster(settings.kafka), settings))
@@ -97,7 +97,8 @@ class Runtime(WorkerProcess):
         except Stopped:
             pass
         finally:
-            reporting.cancel()
+            for task in beside:
+                task.cancel()
             await store.close()
 
     async def _counts(self, cluster: Cluster, settings: Settings) -> dict[str, int]:

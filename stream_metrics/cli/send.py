@@ -1,7 +1,8 @@
-"""``stream-metrics send``: events from a file or standard input, produced to the input topics."""
+"""``stream-metrics send``: events from a file or standard input, to topics or over HTTP."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -21,6 +22,7 @@ from stream_metrics.cli.common import (
     stderr_console,
 )
 from stream_metrics.cli.kafka import run_kafka
+from stream_metrics.cli.send_http import HttpSender
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.kafka.topics import check_input_topics, partition_counts
 from stream_metrics.core.events.decode import BadRecord, decode
@@ -38,12 +40,13 @@ SHOWN_PROBLEMS: Final = 20
 
 
 class CheckedEvent(NamedTuple):
-    """A valid event: its topic, key, value, and time in microseconds."""
+    """A valid event: its topic, key, value, time in microseconds, and line in the input."""
 
     topic: str
     key: bytes
     value: bytes
     occurred_us: int
+    line: int = 0
 
 
 def send(
@@ -66,10 +69,19 @@ def send(
             show_default=False,
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Send the events over HTTP to this address, such as http://localhost:4318, where "
+            "a server without Kafka takes them.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = None,
     format_: FormatOption = "table",
     config: ConfigOption = None,
 ) -> None:
-    """Send events to the input topics, keyed by conversation.
+    """Send events to the input topics, keyed by conversation, or over HTTP.
 
     The input is JSON: an object a line, or objects spread over lines, one after another. All of
     it is read and checked first. If any event is invalid, nothing is sent: each invalid event is
@@ -84,13 +96,40 @@ def send(
             f"--topic {topic}: workers do not read this topic; `kafka.topics` has "
             f"{', '.join(settings.kafka.topics)}"
         )
+    sender = None if to is None else _http_sender(to, topic, settings)
     source = "standard input" if file == "-" else file
     data = _read(file)
     now_us = time.time_ns() // 1000
     events = _check_events(data, source, settings, topic, now_us, move=now)
     _note_old(events, settings, now_us)
+    if sender is not None:
+        _send_over_http(sender, events, source, format_)
+        return
     run_kafka(settings, send_events(settings, events))
     report(Counter(event.topic for event in events), format_)
+
+
+def _http_sender(to: str, topic: str | None, settings: Settings) -> HttpSender:
+    if topic is not None:
+        raise UsageError("--to and --topic exclude each other: over HTTP there are no topics")
+    note = stderr_console().print
+    return HttpSender(to, settings.serve.token(), lambda why: note(f"note: {why}"))
+
+
+def _send_over_http(
+    sender: HttpSender, events: list[CheckedEvent], source: str, format_: Format
+) -> None:
+    """Send the events; raises ``InputError``, which names every one that was refused."""
+    refused = asyncio.run(sender.send([event.value for event in events]))
+    accepted = len(events) - len(refused)
+    if refused:
+        listed = [(events[position].line, why) for position, why in refused]
+        head = f"{sender.to} took {accepted:,} events of {source}, and refused others:"
+        raise InputError(_problems_message(head, listed))
+    if format_ == "json":
+        typer.echo(json.dumps({"events": accepted, "to": sender.to}))
+    else:
+        typer.echo(f"Sent {_number_of_events(accepted)} to {sender.to}.")
 
 
 def _read(file: str) -> bytes:
@@ -135,14 +174,15 @@ def _check_events(
                 problems.append((line, f"{found.reason}: {found.message}"))
                 continue
             to = topic or (topics[-1] if is_labels(record.value) else topics[0])
-            events.append(found._replace(topic=to))
+            events.append(found._replace(topic=to, line=line))
         return events
 
     events = events_of(records, None if move else now_us)
     if move and not problems:  # a wrong time would shift all others
         events = events_of(shift_to_now(records, now_us), now_us)
     if problems:
-        raise InputError(_invalid_events_message(source, sorted(problems)))
+        head = f"{source} has invalid events, so nothing was sent:"
+        raise InputError(_problems_message(head, sorted(problems)))
     if not events:
         raise InputError(f"{source} has no events")
     return events
@@ -174,12 +214,12 @@ def check_event(value: bytes, limits: Limits, stamp_us: int | None) -> CheckedEv
     return CheckedEvent("", found.conversation_id.encode(), value, found.occurred_us)
 
 
-def _invalid_events_message(source: str, problems: list[tuple[int, str]]) -> str:
+def _problems_message(head: str, problems: list[tuple[int, str]]) -> str:
     more = len(problems) - SHOWN_PROBLEMS
     lines = [f"  line {line}: {problem}" for line, problem in problems[:SHOWN_PROBLEMS]]
     if more > 0:
         lines.append(f"  … and {more:,} more")
-    return "\n".join([f"{source} has invalid events, so nothing was sent:", *lines])
+    return "\n".join([head, *lines])
 
 
 def _note_old(events: list[CheckedEvent], settings: Settings, now_us: int) -> None:
@@ -210,6 +250,9 @@ def report(counts: Counter[str], format_: Format) -> None:
     if format_ == "json":
         typer.echo(json.dumps({"events": counts.total(), "topics": dict(counts)}))
         return
-    total = counts.total()
     listed = " and ".join(f"{topic} ({count:,})" for topic, count in sorted(counts.items()))
-    typer.echo(f"Sent {total:,} {'event' if total == 1 else 'events'} to {listed}.")
+    typer.echo(f"Sent {_number_of_events(counts.total())} to {listed}.")
+
+
+def _number_of_events(number: int) -> str:
+    return f"{number:,} {'event' if number == 1 else 'events'}"

@@ -122,8 +122,10 @@ class Servers:
         """See ``Place.users``."""
         return await describe_group_members(self.settings, groups)
 
-    async def purged(self, groups: Sequence[str]) -> str:
+    async def purged(self, store: StateStore, groups: Sequence[str]) -> str:
         """See ``Place.purged``."""
+        assert isinstance(store, RedisStore)
+        await store.drop_notes()
         return (
             "The group's committed offsets are in Kafka: delete the group\n"
             "there too (kafka-consumer-groups --delete) before you use its name again"

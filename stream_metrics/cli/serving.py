@@ -8,6 +8,7 @@ import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 import structlog
@@ -23,7 +24,9 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.live.layout import Generation, Identity, Layout, UnreadableLayout
+from stream_metrics.live.links import CONVERSATION, fill_template
 from stream_metrics.live.local.connections import LimitedServer
+from stream_metrics.live.local.conversations import LocalConversationRecords
 from stream_metrics.live.local.database import (
     Database,
     FileDamaged,
@@ -44,6 +47,9 @@ from stream_metrics.live.local.receiver import Doors, Receiver
 from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.store import LocalStore
 from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
+from stream_metrics.live.page.conversation_html import Site
+from stream_metrics.live.page.conversation_server import ConversationServer
+from stream_metrics.live.page.conversations import ConversationPages
 from stream_metrics.live.page.rules import RULES
 from stream_metrics.live.ports import StateStore, Superseded
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
@@ -80,9 +86,10 @@ class ServeProcess(WorkerProcess):
         rules = [rule for rule in RULES if rule.name not in OF_SERVERS]
         rules.append(refusals_rule(lambda worker: self.traces.page.finding(worker)))
         settings = settings.in_one_process()
-        super().__init__(settings, TOPICS, clock, rules=rules)
+        super().__init__(settings, TOPICS, clock, rules=rules, readable=True)
         self._database = database
         self.records = Log(database)
+        self.conversations = ConversationServer(self._conversations(), self.operations.bug)
         self._metrics = ReceiverMetrics(self.registry, TOPICS)
         self.receiver = Receiver(
             self.records,
@@ -104,18 +111,30 @@ class ServeProcess(WorkerProcess):
         )
         self.otlp = OtlpReceiver(self.receiver, self.records, self.traces.scores, self.clock.now_ms)
 
+    def _conversations(self) -> ConversationPages:
+        """The pages of conversations, by the settings of the state that the page shows."""
+        records = LocalConversationRecords(self._database, self.clock.now_ms)
+        link = partial(fill_template, self.settings.web.conversation_url, CONVERSATION)
+        return ConversationPages(
+            lambda: None if self._shown is None else records,
+            lambda: self.settings.engine_config() if self._shown is None else self._shown.config,
+            Site("All figures", self.settings.serve.show_texts, link),
+        )
+
     async def run(self) -> None:
         """Work until ``stop``; raises if the process must not start or go on."""
         prepare_process()
-        reporting = asyncio.create_task(self.report())
+        store = LocalStore(self._database)
+        beside = [asyncio.create_task(one) for one in (self.report(), self.notify(store))]
 
         async def first() -> Identity:
             return identity(self.settings, {EVENTS: 1})
 
         try:
-            await self.work_over(LocalStore(self._database), first, [EVENTS])
+            await self.work_over(store, first, [EVENTS])
         finally:
-            reporting.cancel()
+            for task in beside:
+                task.cancel()
 
     async def work(
         self, settings: Settings, generation: Generation, layout: Layout, space: StateStore
@@ -268,6 +287,7 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
     app = make_app(process.pages)
     process.page.add_to(app)
     process.traces.page.add_to(app)
+    process.conversations.add_to(app)
     doors = web.Application()
     process.receiver.add_to(doors)
     process.otlp.add_to(doors)

@@ -67,7 +67,7 @@ class Traces:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.scores = Scores(database, clock.now_ms)
-        self.page = BridgePage(health, PATH, ("DIR", "the folder of this process"))
+        self.page = BridgePage(health, PATH)
         by_agent = settings.metrics.dimension == "agent"
         agents = settings.metrics.agents if by_agent else ()
         self._metrics = LoggedBridgeMetrics(registry, self.page, [SPANS], agents)

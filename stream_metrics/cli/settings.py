@@ -41,6 +41,7 @@ from stream_metrics.lab.settings import ComparisonSettings, EvaluationSettings
 from stream_metrics.live.settings import (
     AlertSettings,
     BridgeSettings,
+    NotifySettings,
     RedisSettings,
     ServeSettings,
     StateSettings,
@@ -86,6 +87,7 @@ class Settings(BaseSettings):
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()
     alerts: AlertSettings = AlertSettings()
+    notify: NotifySettings = NotifySettings()
     web: WebSettings = WebSettings()
     log: LogSettings = LogSettings()
     force: bool = Field(False, description="start even if Redis may evict state")

@@ -17,6 +17,9 @@ from functools import cache
 from itertools import groupby
 from typing import Final, Literal
 
+_UNSEEN: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
+)
 VERSION: Final = "14.0.0"
 """That of the oldest supported Python."""
 
@@ -112,6 +115,15 @@ def is_blank(text: str) -> bool:
     (True, False)
     """
     return _BLANK.fullmatch(text) is not None
+
+
+def visible(text: str) -> str:
+    r"""A text for display: what is invisible or changes the direction of writing is replaced.
+
+    >>> visible("a\x00b\u202ec")
+    'a\ufffdb\ufffdc'
+    """
+    return _UNSEEN.sub("\ufffd", text)
 
 
 def is_assigned(character: str) -> bool:

@@ -48,6 +48,20 @@ def check_template(template: str, name: str) -> str:
     return template
 
 
+def is_address(url: str) -> bool:
+    """Whether this is an http or https address without anything that breaks a line.
+
+    >>> is_address("https://metrics.example.org/"), is_address("metrics.example.org")
+    (True, False)
+    """
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
+    return whole and url.isprintable() and " " not in url
+
+
 def fill_template(template: str | None, name: str, value: str) -> str | None:
     """A checked template with ``value`` in place of ``{name}``; None without a template.
 

@@ -6,13 +6,18 @@ They make the same checks as the real ones. With ``available = False`` every cal
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from stream_metrics.core.events.record import DeadLetter
+from stream_metrics.core.events.decode import BadRecord
+from stream_metrics.core.events.key import key_of
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.live.layout import NOTHING, Generation, Layout, decode, encode
 from stream_metrics.live.ports import (
+    Arrived,
     BatchWrite,
     ConversationKey,
     DeadLettersUnavailable,
@@ -73,6 +78,7 @@ class _Content:
     layout: bytes = b""
     partitions: dict[_PartitionKey, _Partition] = field(default_factory=dict)
     frozen: dict[_PartitionKey, int] = field(default_factory=dict)  # by which generation
+    notes: dict[str, bytes] = field(default_factory=dict)
 
 
 class MemorySnapshot:
@@ -113,6 +119,7 @@ class MemoryStore:
         kept = snapshot.copy()
         shared = self._content  # by the stores of all generations
         shared.layout, shared.partitions, shared.frozen = kept.layout, kept.partitions, kept.frozen
+        shared.notes = kept.notes
 
     # -- the namespace
 
@@ -128,6 +135,21 @@ class MemoryStore:
             return None
         self._content.layout = encode(after)
         return await self.layout()
+
+    async def note(self, name: str) -> bytes:
+        """See ``Notes.note``."""
+        self._require()
+        return self._content.notes.get(name, b"")
+
+    async def keep_note(self, name: str, text: bytes) -> None:
+        """See ``Notes.keep_note``."""
+        self._require()
+        self._content.notes[name] = text
+
+    async def drop_notes(self) -> None:
+        """See ``Notes.drop_notes``."""
+        self._require()
+        self._content.notes.clear()
 
     def generation(self, generation: Generation) -> MemoryStore:
         """See ``StateStore.generation``."""
@@ -411,6 +433,56 @@ class MemoryOutputs:
         """See ``Outputs.keep``."""
         for partition in self._outputs.keys() - set(partitions):
             del self._outputs[partition]
+
+
+class MemoryConversationRecords:
+    """``ConversationRecords`` of what was added.
+
+    Refused records are among the others, so there are no letters. A record without a key belongs to
+    the conversation that it names.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._records: list[Record] = []
+        self._places: dict[bytes, list[int]] = {}
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add records in order of arrival."""
+        for record in records:
+            key = record.key
+            if key is None:
+                found = key_of(record.value, record.timestamp_ms, self._limits)
+                key = None if isinstance(found, BadRecord) else found
+            if key is not None:
+                self._places.setdefault(key, []).append(len(self._records))
+            self._records.append(self._kept(record))
+
+    def _kept(self, record: Record) -> Record:
+        """What to keep of a record."""
+        return record
+
+    def _arrived(self, place: int) -> Arrived:
+        return Arrived(place, self._records[place])
+
+    async def of_conversation(self, conversation_id: str, after: int, most: int) -> list[Arrived]:
+        """See ``ConversationRecords.of_conversation``."""
+        places = self._places.get(conversation_id.encode(errors="replace"), [])
+        first = bisect_right(places, after)
+        return [self._arrived(place) for place in places[first : first + most]]
+
+    async def newest(self, before: int | None, most: int) -> list[Arrived]:
+        """See ``ConversationRecords.newest``."""
+        end = len(self._records) if before is None else max(0, before)
+        return [self._arrived(place) for place in range(end - 1, max(-1, end - 1 - most), -1)]
+
+    async def letters(self, conversation_id: str, most: int) -> list[DeadLetter]:
+        """See ``ConversationRecords.letters``."""
+        return []
+
+    async def kept_since_ms(self) -> int | None:
+        """See ``ConversationRecords.kept_since_ms``."""
+        return None
 
 
 def _apply(held: _Partition, batch: BatchWrite) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
-from stream_metrics.core.events.record import DeadLetter
+from stream_metrics.core.events.record import DeadLetter, Record
 from stream_metrics.live.layout import Generation, Layout
 
 ConversationKey = bytes
@@ -339,6 +339,25 @@ class StateStore(Protocol):
         ...
 
 
+class Notes(Protocol):
+    """Keeps small texts by name, beside the state of a namespace, for all its workers.
+
+    All methods raise ``StoreUnavailable`` and ``StoreRefused``, as a ``StateStore`` does.
+    """
+
+    async def note(self, name: str) -> bytes:
+        """The text of that name; empty if there is none."""
+        ...
+
+    async def keep_note(self, name: str, text: bytes) -> None:
+        """Keep a text in place of the one of that name; an empty one is deleted."""
+        ...
+
+    async def drop_notes(self) -> None:
+        """Delete the texts of all names."""
+        ...
+
+
 class DeadLetters(Protocol):
     """The dead-letter topics, for records that cannot be processed."""
 
@@ -413,3 +432,38 @@ class Outputs(Protocol):
     async def keep(self, partitions: Collection[int]) -> None:
         """Close the writers of all other partitions."""
         ...
+
+
+class Arrived(NamedTuple):
+    """A record, and its place, which grows in the order of arrival."""
+
+    place: int
+    record: Record
+
+
+class ConversationRecords(Protocol):
+    """Recorded events by conversation, for those who read one. Each call is of bounded size.
+
+    Calls raise ``Unavailable`` if the records cannot be read now.
+    """
+
+    async def of_conversation(self, conversation_id: str, after: int, most: int) -> list[Arrived]:
+        """The next events of a conversation behind a place, in order of arrival; -1 is before all.
+
+        At most ``most``, or fewer if they are large, but one at least; none at the end.
+        """
+
+    async def newest(self, before: int | None, most: int) -> list[Arrived]:
+        """The latest events of all conversations before a place, the newest first.
+
+        None is behind the last one. Their number is as for ``of_conversation``.
+        """
+
+    async def letters(self, conversation_id: str, most: int) -> list[DeadLetter]:
+        """The latest dead letters with the key of a conversation, in order of arrival.
+
+        Those of a source that keeps refused records among the others may be left out.
+        """
+
+    async def kept_since_ms(self) -> int | None:
+        """The timestamp of the oldest event that is kept, if older ones were deleted, else None."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -14,7 +14,7 @@ from stream_metrics.core.engine.codec import SCHEMAS
 from stream_metrics.core.engine.window import parse_duration
 from stream_metrics.core.settings import OtlpSettings, SettingsTable
 from stream_metrics.core.telemetry.assembly import Bounds
-from stream_metrics.live.links import ALERT, CONVERSATION, check_template
+from stream_metrics.live.links import ALERT, CONVERSATION, check_template, is_address
 from stream_metrics.live.runaways import MANY_ITERATIONS
 
 NO_DIGEST_KEY: Final = (
@@ -223,6 +223,8 @@ class ServeSettings(SettingsTable):
     remembered, which is twice `bridge.trace_max`, or that and 15 minutes."""
     max_bytes: int = Field(10 << 30, ge=1 << 20)
     """The size of the file above which the oldest events and spans are deleted."""
+    show_texts: bool = True
+    """Whether the page of a conversation shows texts: queries, titles, questions and answers."""
     max_backlog: int = Field(100_000, ge=1)
     """The most events, and the most parts of traces, that wait to be read; above it, requests are
     answered with 503."""
@@ -254,6 +256,45 @@ class AlertSettings(SettingsTable):
     runaway_iterations: int = Field(MANY_ITERATIONS, ge=2)
     """From so many iterations of one turn on, the turn runs away: the page names its conversation,
     and the alert StreamMetricsRunawayTurn fires while it goes on."""
+
+
+class NotifySettings(SettingsTable):
+    """Who is told what fires and what ends, where there is no Prometheus."""
+
+    url: SecretStr | None = Field(
+        None,
+        description="Alertmanager's address, such as `http://localhost:9093`, or that of an "
+        "incoming webhook; workers tell it what fires and what ends",
+    )
+    url_file: Path | None = None
+    """A file that contains the address; overrides `notify.url`."""
+    format: Literal["alertmanager", "slack"] = "alertmanager"
+    """How it is told: Alertmanager's API, version 2, or a message as Slack's webhooks take them."""
+    page_url: str | None = Field(
+        None,
+        description="the address of the page for people who are told; default: the worker's own",
+    )
+
+    @field_validator("page_url")
+    @classmethod
+    def _check_page_url(cls, url: str | None) -> str | None:
+        if url is not None and not is_address(url):
+            raise ValueError("write an address such as https://metrics.example.org/")
+        return url
+
+    @model_validator(mode="after")
+    def _check_address(self) -> NotifySettings:
+        url = "" if self.url is None else self.url.get_secret_value()
+        if url and not is_address(url):
+            raise ValueError("`url` must be an http or https address")  # without quoting it
+        return self
+
+    def address(self) -> str | None:
+        """Who is told; None if nobody is. Raises ``UnreadableFile`` and ``ValueError``."""
+        found = read_secret(self.url, self.url_file, "notify.url_file")
+        if found and not is_address(found):
+            raise ValueError("notify.url_file: it does not contain an http or https address")
+        return found or None
 
 
 class WebSettings(SettingsTable):

@@ -22,7 +22,11 @@ from tests.conformance.verdicts import helps, interpret_lines, verdict
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 SECONDS: Final = 180
-_SETTINGS: Final = {"PYTHONPATH": str(ROOT), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+_SETTINGS: Final = {
+    "PYTHONPATH": str(ROOT),
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE": "True",
+}
 
 
 def environment(name: str, folder: Path) -> Path:
@@ -50,7 +54,7 @@ def javascript(place: Path) -> None:
     shutil.copytree(wanted, place, dirs_exist_ok=True)
     if not stamp.exists() or stamp.read_bytes() != lock:
         print("installing the environment javascript", file=sys.stderr)
-        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+        options = ["--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund", "--silent"]
         subprocess.run(["npm", "ci", *options], cwd=place, check=True)
         stamp.write_bytes(lock)
 
@@ -87,27 +91,56 @@ def judged(case: Case, out: Path) -> Outcome:
     return Outcome(case, found.kind, found.why, helps(interpretations), versions)
 
 
-def outcomes(wanted: Iterable[Case], folder: Path, again: bool) -> list[Outcome]:
-    """The outcomes of the cases in order; ``again`` is whether to repeat cases that have run."""
+def outcomes(
+    wanted: Iterable[Case], folder: Path, again: bool, processes: int | None = None
+) -> list[Outcome]:
+    """The outcomes of the cases in order; ``again`` is whether to repeat cases that have run.
+
+    A program that fails is tried once more, and neither it nor an environment that cannot be
+    installed ends the run.
+    """
     wanted = list(wanted)
     outs = {case: folder / "runs" / case.name for case in wanted}
-    missing = [case for case in wanted if again or not (outs[case] / "versions.json").exists()]
-    pythons = {
-        name: environment(name, folder) for name in sorted({case.environment for case in missing})
-    }
+    missing = {case for case in wanted if again or not (outs[case] / "versions.json").exists()}
     node = folder / "environments" / "javascript"
+    broken: dict[str, str] = {}
+    pythons: dict[str, Path] = {}
+    for name in sorted({case.environment for case in missing}):
+        try:
+            pythons[name] = environment(name, folder)
+        except (OSError, subprocess.CalledProcessError) as error:
+            broken[name] = f"the environment {name} cannot be installed: {error}"
     if any(case.framework in JAVASCRIPT for case in missing):
-        javascript(node)
+        try:
+            javascript(node)
+        except (OSError, subprocess.CalledProcessError) as error:
+            of_node = f"the environment javascript cannot be installed: {error}"
+            broken |= dict.fromkeys(JAVASCRIPT, of_node)
     said = threading.Lock()
+    done = 0
+
+    def tried(case: Case) -> Outcome:
+        failed = broken.get(case.environment) or broken.get(case.framework) or ""
+        if case in missing and not failed:
+            python = pythons[case.environment]
+            failed = run(case, python, node, outs[case]) and run(case, python, node, outs[case])
+        if failed:
+            return Outcome(case, "failed", failed, [], {})
+        try:
+            return judged(case, outs[case])
+        except (LookupError, OSError, TypeError, ValueError) as error:
+            return Outcome(case, "failed", f"its traces cannot be judged: {error!r}", [], {})
 
     def one(case: Case) -> Outcome:
-        failed = run(case, pythons[case.environment], node, outs[case]) if case in missing else ""
-        found = Outcome(case, "failed", failed, [], {}) if failed else judged(case, outs[case])
+        nonlocal done
+        found = tried(case)
         with said:
-            print(f"{case.name}: {found.kind} {found.why}".rstrip(), file=sys.stderr)
+            done += 1
+            place = f"{done}/{len(wanted)}"
+            print(f"{place} {case.name}: {found.kind} {found.why}".rstrip(), file=sys.stderr)
         return found
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(processes or os.cpu_count() or 1) as pool:
         return list(pool.map(one, wanted))
 
 
@@ -120,10 +153,11 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, default=ROOT / "out" / "conformance")
     parser.add_argument("--kept", action="store_true", help="do not run again what has run")
+    parser.add_argument("--processes", type=int, help="how many programs run at once")
     parser.add_argument("--page", type=Path, help="write the table into this page")
     given = parser.parse_args()
     wanted = [one for one in cases() if fnmatchcase(one.name, given.pattern)]
-    found = outcomes(wanted, given.folder, again=not given.kept)
+    found = outcomes(wanted, given.folder, again=not given.kept, processes=given.processes)
     if given.page:
         given.page.write_text(written(found))
     bad = [one for one in found if one.bad]

@@ -76,7 +76,7 @@ _OPENAI_AGENTS: Final = (
 )
 
 _SERVED: Final = "tool objects envelope headed texttool innocent partool empty skip memory other"
-JAVASCRIPT: Final = ("ai_sdk", "langchain_js")
+JAVASCRIPT: Final = ("ai_sdk", "langchain_js", "openai_js", "mastra")
 """Frameworks whose programs run in Node."""
 
 # Environment, framework, instrumentations, scenarios.
@@ -120,6 +120,15 @@ _PLAIN: Final = (
     ("agents", "agno", "openinference otel", "subagent"),
     ("crewai", "crewai", "openinference", "sequence"),
     ("agents", "ai_sdk", "ai6 ai7", "subagent stream"),
+    ("agents", "openai_js", "openinference openllmetry", _SERVED),
+    ("agents", "openai_js", "openinference openllmetry", "responses resppartool chained stream"),
+    ("agents", "mastra", "native openinference", f"{_SERVED} subagent sequence stream"),
+    ("microsoft", "autogen", "native openinference", f"{_SERVED} subagent sequence"),
+    ("microsoft", "semantic_kernel", "native", f"{_SERVED} subagent sequence"),
+    ("claude", "claude_agent", "openinference native", f"{_SERVED} subagent"),
+    ("microsoft", "autogen", "openinference+native", "tool partool subagent sequence"),
+    ("microsoft", "autogen", "openllmetry", "tool partool memory subagent sequence"),
+    ("microsoft", "semantic_kernel", "openllmetry", "tool partool memory subagent sequence"),
 )
 # Framework, two instrumentations at once, scenarios.
 _TWO: Final = (
@@ -188,6 +197,14 @@ def cases() -> Iterator[Case]:
     for framework in ("openai", "anthropic", "google_genai"):
         for instrumentation in ("openinference", "otel"):
             yield Case("agents", framework, instrumentation, "tool", "bare")
+    for environment, framework, instrumentation, scenarios in (
+        ("microsoft", "autogen", "openinference", "tool subagent sequence"),
+        ("microsoft", "autogen", "openllmetry", "tool subagent sequence"),
+        ("microsoft", "semantic_kernel", "native", "tool subagent sequence"),
+        ("claude", "claude_agent", "openinference", "tool subagent"),
+    ):
+        for scenario in scenarios.split():
+            yield Case(environment, framework, instrumentation, scenario, "bare")
     yield Case("adk", "google_adk", "latest", "tool", "redacted")
     for environment, framework, instrumentation in (
         ("agents", "pydantic_ai", "native"),
@@ -198,6 +215,8 @@ def cases() -> Iterator[Case]:
         ("adk", "google_adk", "latest"),
         ("agents", "agno", "openinference"),
         ("agents", "agent_framework", "native"),
+        ("microsoft", "autogen", "openinference"),
+        ("microsoft", "semantic_kernel", "native"),
     ):
         yield Case(environment, framework, instrumentation, "tool", "onetrace")
     yield Case("shared", "openai_agents", "openinference", "tool", "redacted")
@@ -240,7 +259,8 @@ PROGRAMS: Final = {
     "wrapped": "a retriever calls another without handing on its callbacks",
     "alone, embedded, unseen, filesearch": "retrieval past what instrumentations know",
     "redacted, semconv, nosession": "contents switched off, MLflow's GenAI conventions, no session",
-    "bare": "a loop over an API without a span of its own, so that each model call is a trace",
+    "bare": "without a span of the program's own around a turn; of a loop over an API each model "
+    "call is a trace",
     "cut, few": "attributes of 200 characters at most, or nine attributes a span",
 }
 """What the programs do, by their names or how these begin."""

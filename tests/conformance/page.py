@@ -27,6 +27,11 @@ _NAMES: Final = {
     "langchain_js": "LangChain.js",
     "anthropic": "a loop over Anthropic's API, anthropic",
     "google_genai": "a loop over Google's API, google-genai",
+    "openai_js": "a loop over OpenAI's API in JavaScript, openai",
+    "mastra": "Mastra",
+    "autogen": "AutoGen",
+    "semantic_kernel": "Semantic Kernel",
+    "claude_agent": "Claude Agent SDK",
     "openinference": "OpenInference",
     "otel": "OpenTelemetry GenAI",
     "langfuse": "Langfuse",
@@ -61,6 +66,11 @@ _FRAMEWORKS: Final = {
     "langchain_js": ("npm:langchain",),
     "anthropic": ("anthropic",),
     "google_genai": ("google-genai",),
+    "openai_js": ("npm:openai",),
+    "mastra": ("npm:@mastra/core",),
+    "autogen": ("autogen-agentchat",),
+    "semantic_kernel": ("semantic-kernel",),
+    "claude_agent": ("claude-agent-sdk",),
 }
 _PACKAGES: Final = {
     ("openinference", "langchain"): "openinference-instrumentation-langchain",
@@ -87,11 +97,19 @@ _PACKAGES: Final = {
             ("crewai", "crewai"),
             ("agno", "agno"),
             ("agent_framework", "agent-framework"),
+            ("autogen", "autogen-agentchat"),
+            ("claude_agent", "claude-agent-sdk"),
             ("anthropic", "anthropic"),
             ("google_genai", "google-genai"),
         )
     },
     ("openinference", "langchain_js"): "npm:@arizeai/openinference-instrumentation-langchain",
+    ("openinference", "openai_js"): "npm:@arizeai/openinference-instrumentation-openai",
+    ("openllmetry", "openai_js"): "npm:@traceloop/instrumentation-openai",
+    ("native", "mastra"): "npm:@mastra/otel-exporter",
+    ("openinference", "mastra"): "npm:@mastra/arize",
+    ("openllmetry", "autogen"): "opentelemetry-instrumentation-openai",
+    ("openllmetry", "semantic_kernel"): "opentelemetry-instrumentation-openai",
     **{
         ("otel", name): f"opentelemetry-instrumentation-genai-{name}"
         for name in ("openai", "smolagents", "agno", "anthropic")
@@ -158,11 +176,18 @@ def written(outcomes: Iterable[Outcome]) -> str:
     """The page in Markdown."""
     rows: dict[tuple[str, str], list[Outcome]] = {}
     reasons: dict[str, dict[str, list[str]]] = {}
+    bad: list[str] = []
     for one in outcomes:
-        rows.setdefault((one.case.framework, one.case.instrumentation), []).append(one)
+        each = rows.setdefault((one.case.framework, one.case.instrumentation), [])
+        if one.bad:
+            bad.append(f"- {one.case.name}: {one.kind}: {one.why}")
+        else:
+            each.append(one)
     table = ["| framework | instrumentation | right | inferred | refused | not in the spans |"]
     table.append("|---|---|---|---|---|---|")
     for (framework, instrumentation), each in rows.items():
+        if not each:
+            continue
         kinds = [
             ", ".join(sorted(_scenario(one) for one in each if one.kind in kind))
             for kind in (("right",), ("inferred",), ("refused", "partly refused"), ("WRONG",))
@@ -182,8 +207,10 @@ def written(outcomes: Iterable[Outcome]) -> str:
         + "; ".join(f"{place} ({', '.join(sorted(names))})" for place, names in places.items())
         for reason, places in sorted(reasons.items())
     ]
+    failed = ["", "## What failed, or is wrong", "", *bad] if bad else []
     return "\n".join([
-        *(_HEAD, *table, "", "## What the programs do", "", "| programs | are |", "|---|---|"),
+        *(_HEAD, *table, *failed),
+        *("", "## What the programs do", "", "| programs | are |", "|---|---|"),
         *(*programs, "", "## Why turns are refused, or cannot be told", "", *why, ""),
     ])  # fmt: skip
 

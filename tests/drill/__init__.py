@@ -10,5 +10,5 @@ to what Prometheus' rules gather. Other alerts are evaluated by a real Prometheu
 samples (``evaluation``). ``window_rules`` are the former alerts. ``score`` compares alerts with
 incidents, ``curves`` try many thresholds, ``added`` says what the rules about loops add, ``goals``
 and ``report`` write the page, ``pictures`` draws it. ``calibrate`` measures how often evidence
-reaches a threshold by chance.
+reaches a threshold by chance, and ``budget`` divides the alarms of an agent among its figures.
 """

@@ -1,7 +1,7 @@
 """Operating curves as pictures: how late an alarm is, against how many false ones there are.
 
-A picture has a panel for each band of traffic. Where a share of the incidents is missed that is
-larger than a median or a ninth decile allows, the line is at the top.
+A picture of a figure has a panel for each band of traffic. Where a share of the incidents is missed
+that is larger than a median or a ninth decile allows, the line is at the top.
 """
 
 from __future__ import annotations
@@ -121,11 +121,7 @@ def _panel(number: int, band: Band, swept: Mapping[str, Sweep], former: Former) 
         yield f'<path class="grid" d="M{left:g} {y:.1f}h{WIDTH:g}"/>'
         yield _text(left - 6, y + 4, f"{minutes}", "small", "end")
     yield _text(left - 6, _y(top, MISSED) + 4, "missed", "small", "end")
-    for a_month in (0.1, 1, 10, 100):
-        x = _x(left, a_month)
-        yield f'<path class="grid" d="M{x:.1f} {top:g}v{HEIGHT:g}"/>'
-        yield _text(x, top + HEIGHT + 15, f"{a_month:g}", "small", "middle")
-    yield _text(left, top + HEIGHT + 30, "false alarms a month and agent", "small")
+    yield from _alarms_axis(left, top)
     if not count:
         return
     for name, kind in ((EVIDENCE, "evidence"), (PLAIN, "fixed")):
@@ -143,6 +139,14 @@ def _panel(number: int, band: Band, swept: Mapping[str, Sweep], former: Former) 
             f'<circle class="former{more}" cx="{_x(left, former.a_month):.1f}" '
             f'cy="{_y(top, late):.1f}" r="4"/>'
         )
+
+
+def _alarms_axis(left: float, top: float) -> Iterator[str]:
+    for a_month in (0.1, 1, 10, 100):
+        x = _x(left, a_month)
+        yield f'<path class="grid" d="M{x:.1f} {top:g}v{HEIGHT:g}"/>'
+        yield _text(x, top + HEIGHT + 15, f"{a_month:g}", "small", "middle")
+    yield _text(left, top + HEIGHT + 30, "false alarms a month and agent", "small")
 
 
 def _line(left: float, top: float, points: Iterable[tuple[float, float]], kind: str) -> str:
@@ -165,3 +169,51 @@ def _y(top: float, minutes: float) -> float:
 def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
     chosen = f' class="{kind}"' if kind else ""
     return f'<text x="{x:.1f}" y="{y:.1f}"{chosen} text-anchor="{anchor}">{escape(text)}</text>'
+
+
+_BAND_LINES: Final = ("fixed rare", "fixed", "evidence rare", "evidence")
+Line = Sequence[tuple[float, float]]
+
+
+def budget_picture(lines: Mapping[str, Mapping[str, Line]], in_use: Mapping[str, float]) -> str:
+    """The share in time against false alarms, a panel for each figure and a line for each band.
+
+    ``lines`` have false alarms a month and agent with the share, by figure and band. ``in_use`` has
+    the false alarms with the threshold of the rules, where a panel has an upright line.
+    """
+    rows = -(-len(lines) // COLUMNS)
+    width = LEFT + COLUMNS * (WIDTH + GAP_X)
+    height = TOP + rows * (HEIGHT + GAP_Y) + 8
+    what = "Share of incidents of real size that is noticed in time"
+    found = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+        f'width="{width:g}" height="{height:g}" role="img" aria-label="{what}, by false alarms">',
+        f"<style>{STYLE}</style>",
+        f'<rect class="paper" width="{width:g}" height="{height:g}" rx="6"/>',
+        _text(LEFT, 28, what, "title"),
+    ]
+    for place, (band, kind) in enumerate(zip(next(iter(lines.values())), _BAND_LINES, strict=True)):
+        x = LEFT + 170 * place
+        found += [f'<path class="{kind}" d="M{x:g} 50h26"/>', _text(x + 32, 54, f"{band} turns")]
+    found += [
+        f'<path class="former" d="M{LEFT + 680:g} 42v14"/>', _text(LEFT + 690, 54, "the rules have")
+    ]  # fmt: skip
+    for number, (figure, by_band) in enumerate(lines.items()):
+        left = LEFT + (number % COLUMNS) * (WIDTH + GAP_X)
+        top = TOP + (number // COLUMNS) * (HEIGHT + GAP_Y)
+        found += [*_shares_panel(left, top, by_band), _text(left, top - 6, TITLES[figure])]
+        x = _x(left, in_use[figure])
+        found.append(f'<path class="former" d="M{x:.1f} {top:g}v{HEIGHT:g}"/>')
+    return "\n".join([*found, "</svg>"]) + "\n"
+
+
+def _shares_panel(left: float, top: float, by_band: Mapping[str, Line]) -> Iterator[str]:
+    for percent in range(0, 101, 25):
+        y = top + HEIGHT * (1 - percent / 100)
+        yield f'<path class="grid" d="M{left:g} {y:.1f}h{WIDTH:g}"/>'
+        yield _text(left - 6, y + 4, f"{percent}%", "small", "end")
+    yield from _alarms_axis(left, top)
+    for line, kind in zip(by_band.values(), _BAND_LINES, strict=True):
+        placed = {f"{_x(left, alarms):.1f}": top + HEIGHT * (1 - share) for alarms, share in line}
+        path = " ".join(f"{x} {y:.1f}" for x, y in placed.items())
+        yield f'<path class="{kind}" stroke-linecap="round" d="M{path}h0"/>'  # of one, a dot

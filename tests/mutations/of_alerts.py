@@ -13,6 +13,8 @@ PROMQL: Final = "stream_metrics/core/alerts/promql.py"
 OBSTACLES: Final = "stream_metrics/core/alerts/obstacles.py"
 LAG: Final = "stream_metrics/live/worker/lag.py"
 INPUTS: Final = "stream_metrics/live/worker/inputs.py"
+EPISODES: Final = "stream_metrics/live/notify/episodes.py"
+NOTIFIER: Final = "stream_metrics/live/notify/notifier.py"
 MEMBER: Final = "stream_metrics/live/kafka/group_source.py"
 
 _NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of_numpy"
@@ -206,5 +208,34 @@ ALERTS: Final = (
         "[StreamMetricsRightsMissing]",
         "FAILED:",
         service=True,
+    ),
+    Mutation(
+        "news at every look",
+        "a fault that lasts is told again every minute",
+        (Edit(EPISODES, "now - episode.told_at >= REPEAT_SECONDS", "True"),),
+        "tests/property/test_episodes.py::test_each_fault_is_told_begins_and_ends_once",
+        "at - before >= REPEAT_SECONDS",
+    ),
+    Mutation(
+        "an end for every doubt",
+        "a fault ends as soon as nothing is known of it, and is told anew afterwards",
+        (Edit(EPISODES, "found.state is State.UNSURE", "False"),),
+        "tests/unit/test_notices.py::test_a_restart_tells_nothing_twice",
+        "'begin', 'end'",
+    ),
+    Mutation(
+        "no patience with who refuses",
+        "a recipient that answers with an error is asked again every minute",
+        (Edit(EPISODES, "2.0 ** min(failures - 1, 10)", "1.0"),),
+        "tests/property/test_episodes.py::test_pauses_after_failures_grow_to_five_minutes",
+        "range(12, 63, 5)",
+    ),
+    Mutation(
+        "two in charge",
+        "a worker that takes over tells of agents before it knows what was told",
+        (Edit(NOTIFIER, "if not self._loaded and not self._alone:", "if False:"),),
+        "tests/unit/test_notices.py::"
+        "test_what_others_may_have_told_is_not_told_while_it_cannot_be_read",
+        "assert hook.posted == []",
     ),
 )

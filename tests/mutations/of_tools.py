@@ -40,7 +40,7 @@ TOOL_RESULTS: Final = (
     Mutation(
         "content blocks are documents",
         "a block that has all passages counts as one result",
-        (Edit(READING, "    if value and all(map(_is_block, value)):\n", "    if False:\n"),),
+        (Edit(READING, "    if value and all(map(is_block, value)):\n", "    if False:\n"),),
         f"{SHAPES}::test_content_blocks_are_containers",
         "assert identities(read(blocks), by) == found",
     ),

@@ -51,6 +51,7 @@ class Abandoned:
             )
             assert await state.write(batch) == Written()
         await admit(self.store, "agents", ["a"], [], 1)
+        await self.store.keep_note("told", b"an agent")
 
     async def keys(self) -> int:
         """The number of keys in the namespace, without the layout."""

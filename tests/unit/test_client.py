@@ -1104,7 +1104,7 @@ def _imported() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("sink", "words"),
     [
-        ("http://localhost", "must be kafka://host:port, file:///path, a path or a function"),
+        ("amqp://localhost", "must be kafka://host:port, http://host:port, file:///path, a path"),
         ("kafka://", "must be kafka://host:port"),
         ("kafka://h:9092/a,b,c", "must be kafka://host:port"),
         ("kafka://h:9092/a?x=1", "must be kafka://host:port"),

@@ -25,7 +25,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
-from stream_metrics.clients.kafka.errors import FencedInstance
+from stream_metrics.clients.kafka.errors import FencedInstance, KafkaRefused
 from stream_metrics.clients.kafka.records import record_with_headers
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing
@@ -441,6 +441,19 @@ async def test_a_running_worker_waits_for_a_deleted_topic() -> None:
     with pytest.raises(TopicsMissing):
         await source.join()
     with pytest.raises(TopicsUnavailable, match="do not exist"):
+        await source.partition_counts()
+
+
+async def test_a_running_worker_whose_topic_is_hidden_names_the_right() -> None:
+    """A topic that it may not describe is not called deleted."""
+    brokers = Brokers(["events"], 1)
+
+    async def hidden() -> dict[str, int]:
+        raise KafkaRefused("the user lacks DESCRIBE topic events")
+
+    source = source_of(ScriptedCluster(brokers, ScriptedConsumer(brokers)), Health(), hidden)
+
+    with pytest.raises(RightsMissing, match="DESCRIBE topic events"):
         await source.partition_counts()
 
 

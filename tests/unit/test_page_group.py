@@ -126,6 +126,21 @@ def level(shown: dict[str, Any], name: str) -> str:
     return str(found)
 
 
+async def test_who_is_told_of_faults_waits_for_the_latest_figures(group: TwoWorkers) -> None:
+    """A page shows what it has and the rest later; a judgement that is told has no later."""
+    assert (await group.one.board.judged(agents=True)).agents
+    await group.after(15, group.one, group.two)
+    await group.two.take([searched("c-9", 1, ["z"], NOON_S + 180, agent="third")])
+    group.store.answers.clear()
+    judging = asyncio.create_task(group.one.board.judged(agents=True))
+    await wait_until(lambda: group.store.read, 30, "nothing is read")
+    group.store.answers.set()
+    judged = await judging
+
+    named = {found["agent"] for state in judged.states for found in state["findings"]}
+    assert {"first", "second", "third"} <= named
+
+
 async def test_every_workers_page_shows_all_partitions(group: TwoWorkers) -> None:
     """Both pages have the same sums, series and agents, which are those of both workers
     together."""

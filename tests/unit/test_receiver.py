@@ -162,13 +162,26 @@ async def test_what_is_refused_is_named_and_the_rest_is_stored(
         assert place.seen.reasons == {"invalid": 1, "unknown_type": 1}
 
 
+@pytest.mark.parametrize("cut", [b'{"cut": ', b"[1", b"\xff"])
+async def test_a_line_that_is_no_json_takes_no_other_line_with_it(
+    tmp_path: Path, cut: bytes
+) -> None:
+    """Also where it is the first, as of a file that was cut."""
+    async with receiving(tmp_path) as place:
+        status, told = await place.post(cut + b"\n" + GOOD[0])
+
+        assert (status, told["accepted"]) == (200, 1)
+        assert [(one["place"], one["reason"]) for one in told["refused"]] == [(1, "not_json")]
+        assert await place.stored() == GOOD[:1]
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
         (BAD, "invalid"),
         (b"[" + GOOD[0], "not_json"),
         (b"[" + GOOD[0] + b",]", "not_json"),
-        (b"{\n" + GOOD[0], "not_json"),
+        (b"{\n" + GOOD[0][1:-1], "not_json"),
         (b"\xff", "not_json"),
         (b"[" * 2_000 + b"]" * 2_000, "too_deep"),
         (b"12", "invalid"),
@@ -207,6 +220,10 @@ def _can_be_sent(row: Row) -> bool:
     return row.timestamp_ms == NOW_MS and bool(bare) and bare[:1] not in (b"[", b"\xef")
 
 
+GZIPPED_ZEROS = gzip.compress(bytes(5_001), mtime=0)
+CUT = gzip.compress(GOOD[0], mtime=0)[:-9]
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status", "why"),
     [
@@ -214,10 +231,10 @@ def _can_be_sent(row: Row) -> bool:
         (b" \n", {}, 400, "no event in the body"),
         (b"[]", {}, 400, "no event in the body"),
         (bytes(2_001), {}, 413, "more than 2000 bytes"),
-        (gzip.compress(bytes(5_001)), {"Content_Encoding": "gzip"}, 413, "more than 5000 bytes"),
+        (GZIPPED_ZEROS, {"Content_Encoding": "gzip"}, 413, "more than 5000 bytes"),
         (b"\n".join([b"1"] * 11), {}, 413, "more than 10 events"),
         (b"no gzip", {"Content_Encoding": "gzip"}, 400, "no gzip data"),
-        (gzip.compress(GOOD[0])[:-9], {"Content_Encoding": "gzip"}, 400, "no complete gzip data"),
+        (CUT, {"Content_Encoding": "gzip"}, 400, "no complete gzip data"),
         (GOOD[0], {"Content_Encoding": "br"}, 415, "with `Content-Encoding: gzip`"),
         (GOOD[0], {"Origin": "https://example.org"}, 403, "from web pages"),
     ],

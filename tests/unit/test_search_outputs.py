@@ -277,7 +277,7 @@ def test_runs_of_one_agent_that_may_be_separate_turns_are_refused() -> None:
             "gen_ai.agent.name": name,
             "gen_ai.tool.name": "lookup",
             "gen_ai.tool.call.arguments": '{"query": "?"}',
-            "gen_ai.tool.call.result": json.dumps([{"id": id, "text": text("a")}]),
+            "gen_ai.tool.call.result": json.dumps([{"id": "a", "text": text("a")}]),
         }
         return agent(id, start, end, parent=parent, scope=scope, attributes=attributes)
 

@@ -140,6 +140,16 @@ def test_a_list_of_items_with_the_same_unusual_keys_is_refused() -> None:
     assert found.reason == "ambiguous_documents"
 
 
+@pytest.mark.parametrize(("name", "refused"), [("context", True), ("answer", False)])
+def test_a_text_with_other_results_beside_a_list_is_refused(name: str, refused: bool) -> None:
+    """Under any name but that of an answer, which may cite in whichever form."""
+    said = "1. [Other](https://kb.example/x)\n   One.\n2. [More](https://kb.example/y)\n   Two."
+    same = "\n".join(f"<document>{hit.text}</document>" for hit in HITS)
+
+    assert isinstance(read_result({"results": LISTED, name: said}), Unread) is refused
+    assert len(read({"results": LISTED, name: same}).documents) == len(HITS)
+
+
 def test_a_list_beside_texts_in_content_blocks_is_refused() -> None:
     """MCP has three results in texts, and a structure has two others."""
     blocks = [{"type": "text", "text": hit.text} for hit in HITS]
@@ -208,6 +218,8 @@ def test_sections_of_an_answer_that_are_not_its_results_are_left_out() -> None:
         (f"```json\n{json.dumps(LISTED, indent=1)}\n```", "id"),
         (f"Found 3 results:\n{json.dumps(LISTED)}", "id"),
         ([hit.text for hit in HITS], "text"),
+        ([{"ID": hit.id, "Text": hit.text, "Score": hit.score} for hit in HITS], "id"),
+        ({"Documents": [{"Id": hit.id, "Content": hit.text} for hit in HITS]}, "id"),
         ({"passages": [hit.text for hit in HITS]}, "text"),
         (CASES["Bing Web Search, whose ids number the results"].answer(HITS)["webPages"], "url"),
         (_bare("Bing Web Search, whose ids number the results", "webPages", "value"), "url"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from stream_metrics.core.events.decode import Event
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import (
     HELP,
+    Interpretation,
     Options,
     Role,
     Row,
@@ -848,3 +850,144 @@ def test_the_first_row_that_matches_decides(name: str) -> None:
         inner = inside.get(one.span_id, ())
         first = next((row for row in MAPPING.rows if row.matches(one, inner)), None)
         assert MAPPING.row(one, inner) is first
+
+
+@pytest.mark.parametrize("scope", ["my.app", "httpx"])
+def test_a_function_between_model_calls_of_a_trace_without_an_agent_is_named(scope: str) -> None:
+    """The model may have asked for it, and nothing tells what it found; what ran before may not."""
+    before, first, between, last = (
+        of_kind("LLM", id, "", start)
+        if id[0] == "m"
+        else span(id, "", start, start + 1, {}, scope=scope)
+        for id, start in (("auth", 0), ("m1", 10), ("load_pages", 20), ("m2", 30))
+    )
+
+    one = interpreted(before, first, between, last)
+
+    assert one.refused == {"unseen_searches": 1}
+    assert "load_pages" in one.refusals[0].message
+    assert interpreted(before, first, last).refused == {}
+
+
+CREWAI = "opentelemetry.instrumentation.crewai.instrumentation"
+
+
+def crew(*tools: Span) -> Interpretation:
+    """A crew of OpenLLMetry with a task whose description is that of the user, and its agent."""
+    asked = "Find out why my gears jump on a worn chain."
+    kinds: list[tuple[str, str, float, dict[str, Any], str]] = [
+        ("crew", "", 0, {"gen_ai.system": "crewai"}, "crewai.workflow"),
+        ("task", "crew", 1, {"traceloop.span.kind": "task"}, f"{asked}.task"),
+        ("agent", "task", 2, {"traceloop.span.kind": "agent"}, "Mechanic.agent"),
+        ("m1", "agent", 3, {"gen_ai.request.model": "gpt"}, "gpt.llm"),
+        ("m2", "agent", 30, {"gen_ai.request.model": "gpt"}, "gpt.llm"),
+    ]
+    spans = [
+        span(id, parent, start, 100 - start, attributes, name=name, scope=CREWAI)
+        for id, parent, start, attributes, name in kinds
+    ]
+    return interpreted(*spans, *tools)
+
+
+def test_a_crew_of_openllmetry_is_one_turn() -> None:
+    """Its agents and tasks are parts of it."""
+    attributes = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "search_docs",
+        "gen_ai.tool.call.arguments": '{"query": "gears"}',
+        "gen_ai.tool.call.result": '[{"id": "a", "text": "Chains wear."}]',
+    }
+    one = crew(span("t", "agent", 10, 20, attributes, name="search_docs.tool", scope=CREWAI))
+
+    assert one.refused == {}
+    assert searched(one) == [(1, "a")]
+
+
+def test_a_crew_of_openllmetry_without_tools_is_no_decision_not_to_search() -> None:
+    """Most versions write no spans of tools; what the user wrote is not in the refusal."""
+    one = crew()
+
+    assert (one.turns, one.refused) == ((), {"unseen_searches": 1})
+    assert "gears" not in one.refusals[0].message
+
+
+FOUND = '[{"id": "a", "content": "Chains wear."}]'
+SPRING = (
+    ("r", "", 0, {"spring.ai.kind": "chat_client", "spring.ai.chat.client.conversation.id": "c"}),
+    ("a", "r", 1, {"spring.ai.kind": "advisor", "spring.ai.advisor.name": "search"}),
+    (
+        "v",
+        "a",
+        2,
+        {
+            "spring.ai.kind": "vector_store",
+            "db.operation.name": "query",
+            "db.vector.query.response.documents": FOUND,
+        },
+    ),
+    ("m1", "r", 10, {"gen_ai.operation.name": "chat"}),
+    (
+        "t",
+        "r",
+        20,
+        {
+            "spring.ai.kind": "tool_call",
+            "spring.ai.tool.definition.name": "searchDocs",
+            "spring.ai.tool.call.arguments": '{"query": "chains"}',
+            "spring.ai.tool.call.result": FOUND,
+        },
+    ),
+    ("m2", "r", 30, {"gen_ai.operation.name": "chat"}),
+)
+GENKIT = (
+    ("r", "", 0, {"genkit:metadata:subtype": "flow", "genkit:sessionId": "c"}),
+    (
+        "v",
+        "r",
+        1,
+        {
+            "genkit:metadata:subtype": "retriever",
+            "genkit:output": '{"documents": [{"content": [{"text": "Chains wear."}],'
+            ' "metadata": {"id": "a"}}]}',
+        },
+    ),
+    ("u", "r", 9, {"genkit:type": "util"}),
+    ("m1", "u", 10, {"genkit:metadata:subtype": "model"}),
+    (
+        "t",
+        "u",
+        20,
+        {
+            "genkit:metadata:subtype": "tool.v2",
+            "genkit:input": '{"query": "chains"}',
+            "genkit:output": FOUND,
+        },
+    ),
+    ("m2", "u", 30, {"genkit:metadata:subtype": "model"}),
+)
+
+
+@pytest.mark.parametrize("spans", [SPRING, GENKIT], ids=["Spring AI", "Genkit"])
+def test_frameworks_of_java_and_go_tell_their_searches(
+    spans: Sequence[tuple[str, str, float, dict[str, Any]]],
+) -> None:
+    """Their retrievers, and their tools, which are two decisions; or that there were none."""
+    ends = {"r": 100.0, "a": 8.0, "u": 90.0}
+    built = [
+        span(
+            id,
+            parent,
+            start,
+            ends.get(id, start + 5),
+            attributes,
+            name="search_docs" if id == "t" else id,
+        )
+        for id, parent, start, attributes in spans
+    ]
+
+    one = interpreted(*built)
+    none = interpreted(*(each for each in built if each.span_id in ("r", "u", "m1")))
+
+    assert searched(one) == [(1, "a"), (2, "a")]
+    assert (one.turns[0].conversation, one.refused) == ("c", {})
+    assert [turn.skipped for turn in none.turns] == [True]

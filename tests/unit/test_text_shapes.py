@@ -51,6 +51,15 @@ CASES = {
         "id",
         ("kb-1", "kb-2"),
     ),
+    "headed lines with their titles": Case(
+        3, f"Document [1](Title: Refunds): {REFUNDS}\n\nDocument [2](Title: Travel): {TRAVEL}"
+    ),
+    "headed lines with ids and scores": Case(
+        3,
+        f"Result 1 (id: kb-1, score: 0.9): {REFUNDS}\nResult 2 (id: kb-2, score: 0.8): {TRAVEL}",
+        "id",
+        ("kb-1", "kb-2"),
+    ),
     "elements": Case(0, f"<document>{REFUNDS}</document>\n<document>{TRAVEL}</document>"),
     "elements inside another": Case(
         0,
@@ -207,6 +216,27 @@ def test_each_row_has_a_case() -> None:
 )
 def test_other_text_is_not_divided(text: str) -> None:
     """A passage may contain blank lines, numbers and rules, so that nothing is guessed."""
+    assert read_result(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[1] {REFUNDS}\n---\nMore.\n\n[2] {TRAVEL}\n---\nMore.",
+        f"[a.pdf]\n{REFUNDS}\n\n---\n\nMore.\n\n[b.pdf]\n{TRAVEL}\n\n---\n\nMore.",
+        f"Refunds\nhttps://kb.example/1\n{REFUNDS}\n\n---\n\nMore.\n\nhttps://kb.example/2",
+    ],
+)
+def test_rules_inside_of_passages_do_not_divide_them(text: str) -> None:
+    """Numbers, heads or addresses show that the passages have other beginnings."""
+    assert read_result(text) is None
+
+
+def test_an_address_that_all_passages_cite_is_that_of_none() -> None:
+    """Their first lines, which would be titles, are not the same."""
+    rest = "URL: https://forms.example/x\nMore on it."
+    text = f"1. {REFUNDS}\n{rest}\n2. By train.\n{rest}"
+
     assert read_result(text) is None
 
 

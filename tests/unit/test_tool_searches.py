@@ -332,6 +332,7 @@ def test_a_tool_that_the_settings_say_does_not_search_is_none() -> None:
     "event",
     [
         SpanEvent("gen_ai.choice", 0, {"message": json.dumps([{"json": {"results": DOCUMENTS}}])}),
+        SpanEvent("tool.output", 0, {"output": json.dumps(DOCUMENTS)}),  # Claude Code
         SpanEvent(
             "gen_ai.client.inference.operation.details",
             0,
@@ -1217,6 +1218,9 @@ def test_what_a_product_returns_is_a_search_of_a_tool_that_searches(case: Case) 
         ([["k-1", "One."]], None),
         ("Refunds take five days.\n\nTravel is by train.", 2),
         ("Refunds take five days.", 1),
+        ("1. Five days.\n2. By train.", 2),
+        ({"groups": [{"name": "g", "hits": [{"id": "k-1", "text": "One."}]}]}, 1),
+        ({"response": [{"role": "ai", "said": "x"}], "found": [{"key": "k-1", "said": "y"}]}, 1),
     ],
 )
 def test_the_row_that_a_refusal_prints_reads_the_result(result: Any, results: int | None) -> None:
@@ -1244,6 +1248,32 @@ def test_the_rows_that_a_refusal_of_two_lists_prints_read_each(shape: Shape) -> 
     searches = [turn_with(tool, **tomllib.loads(f"shapes = {one}")) for one in (rows[0], rows[-1])]
     assert [one.refused for one in searches] == [{}, {}]
     assert [len(each) for one in searches for each in found(one)] == [len(HITS), 1]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"error": "index not found"},
+        {"errors": [{"message": "shard lost"}]},
+        {"success": False},
+        {"status": "error"},
+        {"status": 503},
+        {"_shards": {"total": 5, "failed": 1}},
+    ],
+)
+def test_an_error_beside_an_empty_list_is_no_empty_search(said: dict[str, Any]) -> None:
+    """It is refused, as what would have been found is unknown; other tools may answer so."""
+    searched = turn_with(ran("search_docs", {"results": [], **said}, QUERY))
+    other = turn_with(ran("cancel_order", {"results": [], **said}, json.dumps({"order": "o-1"})))
+
+    assert (searched.turns, searched.refused) == ((), {"unrecognised": 1})
+    assert "unrecognised" not in other.refused
+
+
+@pytest.mark.parametrize("said", [{"error": None}, {"errors": []}, {"status": "ok"}, {"status": 0}])
+def test_fields_for_errors_that_say_there_is_none_are_no_errors(said: dict[str, Any]) -> None:
+    """The list is that of an empty search."""
+    assert found(turn_with(ran("search_docs", {"results": [], **said}, QUERY))) == [[]]
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -1375,3 +1405,105 @@ def test_a_text_that_several_documents_have_identifies_none_of_them() -> None:
     bare = ran("search_docs", [{"id": None, "text": "No preview"}], QUERY, id="again", start=20)
 
     assert found(turn_with(first, bare)) == [["k-1", "k-2"], [None]]
+
+
+def resources(*uris: str, text: str = "Text {}.") -> dict[str, Any]:
+    """What a server of MCP returns."""
+    return {
+        "content": [
+            {"type": "resource", "resource": {"uri": uri, "text": text.format(place)}}
+            for place, uri in enumerate(uris)
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        (resources("kb://faq/1", "kb://faq/2"), resources("kb://faq/2", text="Moved {}.")),
+        (
+            [{"uri": "kb://faq/1", "text": "A."}, {"uri": "kb://faq/2", "text": "B."}],
+            [{"uri": "kb://faq/2", "text": "C."}],
+        ),
+    ],
+)
+def test_an_address_that_is_none_of_the_web_identifies_as_an_id(results: tuple[Any, Any]) -> None:
+    """The text may be another in the next search."""
+    first, again = (
+        ran("search_docs", result, QUERY, id=f"tool-{place}", start=10 + 10 * place)
+        for place, result in enumerate(results)
+    )
+
+    assert found(turn_with(first, again)) == [["kb://faq/1", "kb://faq/2"], ["kb://faq/2"]]
+
+
+def test_passages_of_one_resource_count_by_their_texts_as_well() -> None:
+    """A search that found two of them has two results."""
+    [turn] = turn_with(ran("search_docs", resources("kb://faq", "kb://faq"), QUERY)).turns
+
+    [search] = turn.searches
+    assert len({result.ids["passage"] for result in search.results}) == 2
+
+
+def searched_between(answers: dict[str, list[dict[str, Any]]], ids: tuple[str, str]) -> list[int]:
+    """The iterations of two searches with a model call between them, by what the answers ask."""
+    models = [
+        genai(
+            "chat",
+            id,
+            start,
+            start + 2,
+            gen_ai__output__messages=json.dumps([{"role": "assistant", "parts": parts}]),
+        )
+        for (id, parts), start in zip(answers.items(), (6, 20), strict=True)
+    ]
+    tools = [
+        ran(
+            "search_docs",
+            DOCUMENTS,
+            json.dumps({"query": f"question {place}"}),
+            id=f"tool-{place}",
+            start=start,
+            attributes={"gen_ai.tool.call.id": id} if id else {},
+        )
+        for place, (id, start) in enumerate(zip(ids, (10, 30), strict=True))
+    ]
+    [turn] = turn_with(*models, *tools).turns
+    return [search.iteration for search in turn.searches]
+
+
+ASKED = [
+    {**CALL, "id": id, "arguments": {"query": f"question {place}"}}
+    for place, id in enumerate(("c1", "c2"))
+]
+
+
+@pytest.mark.parametrize("ids", [("c1", "c2"), ("", "")])
+def test_tools_for_which_one_answer_asked_are_one_iteration(ids: tuple[str, str]) -> None:
+    """A guard's model call between them is no decision of the agent; calls without ids are told
+    by their arguments."""
+    safe = [{"type": "text", "content": "safe"}]
+
+    assert searched_between({"asks": ASKED, "guard": safe}, ids) == [1, 1]
+    assert searched_between({"asks": ASKED[:1], "again": ASKED[1:]}, ids) == [1, 2]
+
+
+def test_the_same_call_in_two_answers_is_two_iterations() -> None:
+    """Their arguments do not tell which answer asked for which."""
+    both = [{**one, "arguments": {"query": "question 0"}} for one in ASKED]
+
+    assert searched_between({"asks": both[:1], "again": both[1:]}, ("", "")) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["SearchDocs", "Search", "KnowledgeBaseLookup", "FindArticles"])
+def test_names_of_go_and_dotnet_begin_with_capitals(name: str) -> None:
+    """So do their arguments, and the fields of what they return."""
+    result = [{"ID": one["id"], "Text": one["text"]} for one in DOCUMENTS]
+
+    assert found(turn_with(ran(name, result, json.dumps({"Query": "refunds"})))) == [["a", "b"]]
+
+
+@pytest.mark.parametrize("name", ["DeleteDocs", "SaveSearch", "SearchQueryBuilder", "Research"])
+def test_names_in_capitals_that_do_something_else_are_no_searches(name: str) -> None:
+    """The words in them count as those of others."""
+    assert turn_with(ran(name, DOCUMENTS, QUERY)).refused == {"unrecognised": 1}

@@ -162,6 +162,28 @@ def test_agents_of_a_group_chat_are_one_turn() -> None:
     assert len(turn.searches) == 3
 
 
+@pytest.mark.parametrize(
+    "scope", ["autogen SingleThreadedAgentRuntime", "agent_runtime InProcessRuntime"]
+)
+def test_a_trace_that_begins_with_a_message_to_an_agent_is_refused(scope: str) -> None:
+    """The rest of the team has traces of its own, which would be turns, too."""
+    message = span(
+        "p",
+        end=1000,
+        scope=scope,
+        name="send writer_1",
+        attributes={"messaging.operation": "publish"},
+    )
+    silent = agent("writer", parent="p", attributes={"agent.name": "writer"})
+
+    assert together(run("desk", 10, FIRST, parent="p"), root=message).refused == {"unrecognised": 1}
+    one = interpreted(message, silent, model("m", "writer", 5))
+    assert (one.refused, one.turns) == ({"unrecognised": 1}, ())
+    root = span("root", end=1000, scope="app")
+    inside = msgspec.structs.replace(message, parent_id="root")
+    assert len(together(run("desk", 10, FIRST, parent="p"), [inside], root=root).turns) == 1
+
+
 def test_an_agent_around_several_questions_is_refused() -> None:
     """It may be a session, of which each run is a turn."""
     runs = run("desk", 10, FIRST), run("desk", 30, SECOND)
@@ -172,6 +194,18 @@ def test_an_agent_around_several_questions_is_refused() -> None:
     assert len(together(*runs, root=asked).turns) == 1
     supervised = [*runs[1], model("supervisor", "root", 25)]
     assert len(together(runs[0], supervised, root=root).turns) == 1
+
+
+def test_an_agent_that_is_asked_something_new_after_another_ran_is_refused() -> None:
+    """It is one turn if it was given what the other said."""
+    answer = "It was sent on Monday, and the bill is with it."
+    runs = run("desk", 10, FIRST), run("writer", 30, FIRST, answer)
+
+    assert together(*runs, run("desk", 50, SECOND), root=agent("root")).refused == {
+        "unrecognised": 1
+    }
+    given = run("desk", 50, f"Check this: {answer}")
+    assert len(together(*runs, given, root=agent("root")).turns) == 1
 
 
 def test_an_agent_whose_models_were_asked_something_new_after_an_answer_is_refused() -> None:

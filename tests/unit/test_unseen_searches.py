@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -161,6 +162,25 @@ def test_a_loop_without_an_agent_or_tools_is_refused_where_a_model_asked_for_too
 
     assert interpreted(*given).refused == {}
     assert interpreted(*given, model("n", "root", 9)).refused == UNSEEN
+
+
+@pytest.mark.parametrize("root", [agent("root", end=99), span("root", end=99, scope=APP)])
+def test_a_model_that_was_given_results_of_tools_without_spans_is_no_skip(root: Span) -> None:
+    """OpenLLMetry in JavaScript writes OpenAI's responses into a text, and no calls; results before
+    the question are of another turn."""
+    asked = {"role": "user", "content": "Where is it?"}
+    result = {"type": "function_call_output", "call_id": "c", "output": "[]"}
+
+    def given(*items: dict[str, str]) -> dict[str, str]:
+        part = {"type": "text", "content": json.dumps(items)}
+        return {"gen_ai.input.messages": json.dumps([{"role": "user", "parts": [part]}])}
+
+    first = model("m", "root", 1, attributes=given(asked))
+    last = model("n", "root", 9, attributes=given(asked, result))
+    of_another = model("n", "root", 9, attributes=given(asked, result, asked))
+
+    assert interpreted(root, first, last).refused == UNSEEN
+    assert interpreted(root, first, of_another).refused == {}
 
 
 def test_a_loop_without_an_agent_is_refused_where_an_answer_was_cut_off() -> None:

@@ -1,8 +1,8 @@
 """Record the searches and results of a RAG agent for stream-metrics.
 
 `Recorder` and `AsyncRecorder` record turns, iterations and searches, and send them as events to
-Kafka, to a file or to a function. They never block the agent, and never raise unless `strict` is
-set.
+Kafka, over HTTP, to a file or to a function. They never block the agent, and never raise unless
+`strict` is set.
 """
 
 from stream_metrics_client.contract import Limits

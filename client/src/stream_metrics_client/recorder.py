@@ -55,6 +55,7 @@ class _Recorder:
         max_events: int = 10_000,
         max_bytes: int = 64 * 1024 * 1024,
         kafka_options: Mapping[str, Any] | None = None,
+        token: str | None = None,
         limits: Limits | None = None,
         clock: Callable[[], int] = time.time_ns,
         turn_numbers: Callable[[str], int] | None = None,
@@ -62,9 +63,10 @@ class _Recorder:
         """Prepare to record; nothing is connected before the first event.
 
         Args:
-            sink: `kafka://host:port[,host:port][/topic[,topic of labels]]`, the path or `file://`
-                URL of a file to which one JSON object per line is appended, or a function that is
-                called with each event in a thread of the recorder.
+            sink: `kafka://host:port[,host:port][/topic[,topic of labels]]`, the `http://` or
+                `https://` address of `stream-metrics serve`, the path or `file://` URL of a file to
+                which one JSON object per line is appended, or a function that is called with each
+                event in a thread of the recorder.
             agent: The agent's name, a label of its metrics.
             release: The agent's release.
             strict: Raise `InvalidEvent` for an event that the worker would refuse, and any other
@@ -74,13 +76,14 @@ class _Recorder:
             max_events: The most events that may be queued or in delivery; further ones are dropped.
             max_bytes: The same limit in bytes of JSON.
             kafka_options: Options of the Kafka client under its own names, such as those for TLS.
+            token: What an `http://` or `https://` address asks for (`Authorization: Bearer`).
             limits: The worker's limits for `strict`, if they are not the defaults.
             clock: Returns the time in nanoseconds since 1970, as `time.time_ns` does.
             turn_numbers: Returns the number of a conversation's next turn. By default the time in
                 microseconds, and at least one more than the last.
 
         Raises:
-            ValueError: The sink's URL is invalid.
+            ValueError: The sink's URL or the token is invalid.
             FileNotFoundError: The folder of the sink's file does not exist.
             ImportError: No Kafka client is installed.
         """
@@ -88,7 +91,7 @@ class _Recorder:
         self.strict, self.texts = strict, texts
         self._limits = limits or DEFAULT_LIMITS
         self._clock, self._turn_numbers = clock, turn_numbers
-        open_sink = make_opener(sink, kafka_options)
+        open_sink = make_opener(sink, kafka_options, token)
         name = "a function" if callable(sink) else os.fspath(sink)
         self._warned = False
         self._sender = Sender(open_sink, max_events=max_events, max_bytes=max_bytes, name=name)
@@ -121,6 +124,11 @@ class _Recorder:
     def failed(self) -> int:
         """The number of events that could not be built, or that the sink rejected permanently."""
         return self._sender.failed
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many of the failed events an HTTP address refused, by its reason."""
+        return dict(self._sender.refused)
 
     @property
     def dropped(self) -> int:

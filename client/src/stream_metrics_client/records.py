@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
@@ -31,10 +32,21 @@ class WriteResult:
     failure: str | None = None
     """Why the last of these failed; None if there are none."""
 
+    refused: Counter[str] = field(default_factory=Counter)
+    """Those of the failed records that the server refused, by its reason."""
+
+    pause: float = 0.0
+    """For how many seconds the server wants nothing; 0 if it did not say."""
+
     def add_failed(self, reason: str) -> None:
         """Count a record that failed permanently."""
         self.failed += 1
         self.failure = reason
+
+    def add_refused(self, reason: str, message: str) -> None:
+        """Count a record that the server refused."""
+        self.add_failed(f"{reason}: {message}")
+        self.refused[reason] += 1
 
     def add_retry(self, record: Record, reason: str) -> None:
         """Add a record that is to be retried."""

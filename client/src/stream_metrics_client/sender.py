@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -66,6 +67,7 @@ class Sender:
         self._closed = self._dropped_pending = False
         self._accepted = self._bytes = 0
         self.sent = self.failed = self.dropped = 0
+        self.refused: Counter[str] = Counter()
         self._settled = 0
         self._loss: str | None = None
         self._trouble: str | None = None
@@ -201,7 +203,7 @@ class Sender:
             self._log(waiting=bool(written.retry))
             pause = min(pause * 2, _MAX_PAUSE) if stuck else self._first_pause
             batch = written.retry
-            if batch and self._closing.wait(pause):
+            if batch and self._closing.wait(max(pause, written.pause)):
                 time.sleep(self._first_pause)  # close() is waiting, so retry soon
         if self._sink is not None:
             with contextlib.suppress(Exception):
@@ -232,6 +234,7 @@ class Sender:
                 return
             self.sent += len(batch) - len(written.retry) - written.failed
             self.failed += written.failed
+            self.refused += written.refused
             self._settled += len(batch) - len(written.retry)
             self._bytes -= sum(len(one.value) for one in batch)
             self._bytes += sum(len(one.value) for one in written.retry)

@@ -1,4 +1,4 @@
-"""Sinks for events: a function, a file, or Kafka through an installed client.
+"""Sinks for events: a function, a file, Kafka through an installed client, or HTTP.
 
 Only one thread uses a sink. `write` may block, and returns the records to retry.
 """
@@ -18,24 +18,33 @@ from stream_metrics_client.records import Record, SinkOpener, WriteResult, descr
 Target = str | os.PathLike[str] | Callable[[dict[str, Any]], object]
 
 
-def make_opener(target: Target, kafka_options: Mapping[str, Any] | None = None) -> SinkOpener:
+def make_opener(
+    target: Target, kafka_options: Mapping[str, Any] | None = None, token: str | None = None
+) -> SinkOpener:
     """A function that opens the sink of `target`, to be called in the thread that uses it.
 
     Raises:
-        ValueError: The URL names no sink.
+        ValueError: The URL names no sink, or one that takes no token.
         FileNotFoundError: The folder of the file does not exist.
         IsADirectoryError: The path is that of a folder.
         ImportError: The Kafka client is not installed.
     """
+    text = "" if callable(target) else os.fspath(target)
+    scheme = text.partition("://")[0] if "://" in text else "file"
+    if scheme in ("http", "https"):
+        from stream_metrics_client.http_sink import make_http_opener  # imports much for HTTP
+
+        return make_http_opener(text, token)
+    if token is not None:
+        raise ValueError("a token is for sinks at http:// and https:// addresses only")
     if callable(target):
         return lambda _: CallableSink(target)
-    text = os.fspath(target)
-    scheme = text.partition("://")[0] if "://" in text else "file"
     if scheme == "kafka":
         return make_kafka_opener(text, kafka_options or {})
     if scheme != "file":
         raise ValueError(
-            f"the sink {text!r} must be kafka://host:port, file:///path, a path or a function"
+            f"the sink {text!r} must be kafka://host:port, http://host:port, file:///path, a path "
+            "or a function"
         )
     path = _file_path(text)
     if path.is_dir():

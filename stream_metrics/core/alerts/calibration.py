@@ -2,8 +2,7 @@
 
 ``MEASURED`` has, for each figure, thresholds in nats with the alarms a month and agent. None is
 below 5 nats: weaker evidence does for simulated agents, but real ones vary more. No rate is below
-that of three alarms: where none was seen, the true rate may be that high (95%). Rates of repeated
-and of empty searches are those of worlds with 250 different turns in place of 1,000.
+that of three alarms: where none was seen, the true rate may be that high (95%).
 """
 
 from __future__ import annotations
@@ -36,15 +35,14 @@ MEASURED: Final[dict[str, tuple[tuple[float, float], ...]]] = {
         (12.5, 0.025), (13.5, 0.015),
     ),
     "repeated_searches": (
-        (5, 21), (5.5, 15), (6, 10), (6.5, 7.2), (7, 5), (7.5, 3.7), (8, 2.8), (8.5, 2.2),
-        (9, 1.7), (9.5, 1.3), (10, 1.1), (10.5, 0.84), (11, 0.69), (11.5, 0.54), (12, 0.45),
-        (12.5, 0.35), (13, 0.26), (13.5, 0.2), (14, 0.15), (14.5, 0.11), (15, 0.089),
-        (15.5, 0.079), (16, 0.064), (17, 0.03), (18, 0.015),
+        (5, 23), (5.5, 15), (6, 10), (6.5, 7.3), (7, 5), (7.5, 3.5), (8, 2.4), (8.5, 1.7),
+        (9, 1.2), (9.5, 0.85), (10, 0.59), (10.5, 0.45), (11, 0.33), (11.5, 0.22), (12, 0.18),
+        (12.5, 0.14), (13, 0.11), (13.5, 0.084), (14, 0.079), (14.5, 0.04), (15, 0.035),
+        (15.5, 0.02), (16, 0.015),
     ),
     "empty_searches": (
-        (5, 0.69), (5.5, 0.57), (6, 0.42), (6.5, 0.34), (7, 0.27), (7.5, 0.19), (8, 0.12),
-        (8.5, 0.084), (9, 0.069), (9.5, 0.054), (10, 0.044), (10.5, 0.04), (11, 0.035),
-        (11.5, 0.03), (12, 0.015),
+        (5, 0.53), (5.5, 0.46), (6, 0.35), (6.5, 0.27), (7, 0.2), (7.5, 0.14), (8, 0.069),
+        (8.5, 0.04), (9, 0.02), (9.5, 0.015),
     ),
     "reranking": (
         (5, 2), (5.5, 1.4), (6, 1), (6.5, 0.7), (7, 0.52), (7.5, 0.37), (8, 0.24), (8.5, 0.17),
@@ -65,7 +63,8 @@ SHARES: Final[dict[str, float]] = {
 }
 """How the alarms of an agent are divided among its figures.
 
-The rest is for alerts that compare windows.
+The rest is for alerts that compare windows, and for chance. More alarms notice hardly more, however
+they are divided (``tests/drill/budget.py``).
 """
 
 

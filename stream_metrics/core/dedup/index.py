@@ -38,10 +38,15 @@ class _Search(Protocol):
 
 
 class PlainIndex:
-    """The index in Python."""
+    """The index in Python.
+
+    ``partners`` has, for each result that was appended as a duplicate, the earlier one with which
+    it was verified. Both are numbered in the order of the turn.
+    """
 
     __slots__ = (
         "_by_key", "_counts", "_documents", "_fingerprinter", "_firsts", "_results", "_views",
+        "partners",
     )  # fmt: skip
 
     def __init__(self, fingerprinter: Fingerprinter) -> None:
@@ -52,6 +57,7 @@ class PlainIndex:
         self._documents: list[int] = []  # of each result
         self._firsts: list[int] = []  # of each document, its first result
         self._views: dict[int, _Members] = {}  # of documents with several members
+        self.partners: dict[int, int] = {}
 
     def append(self, results: _Search, counts: DedupCounts) -> tuple[list[int], list[str]]:
         """Assign the results of the next search; returns their documents and evidence."""
@@ -146,6 +152,7 @@ class PlainIndex:
                 result, other, rules
             ) is False:
                 counts.other_text += 1
+            self.partners[len(self._results)] = position
             return document, verdict.evidence
         if len(candidates) > limit:
             counts.truncated += 1

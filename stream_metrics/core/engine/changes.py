@@ -17,7 +17,8 @@ class Refused(NamedTuple):
     """An item that a limit has kept out of a turn.
 
     ``register`` is the index of its register in ``Turn.winners``, and ``key`` its key there.
-    ``results`` is the number of results, for a search.
+    ``results`` is the number of results, for a search. ``limit`` is the name of the limit, as
+    ``Limits`` has it.
     """
 
     turn: int
@@ -25,6 +26,7 @@ class Refused(NamedTuple):
     key: Any
     version: Version
     results: int
+    limit: str
 
 
 class Observations:

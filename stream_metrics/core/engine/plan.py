@@ -110,7 +110,9 @@ class Plan:
             counting = conversation.latest_turn
             for register in kind.registers:
                 for key, value in event.items[register.event_index].items():
-                    self._note_refused(counting, number, register, key, version, value)
+                    self._note_refused(
+                        counting, number, register, key, version, "turns_per_conversation", value
+                    )
             return "over_limit"
         new = turn is None
         if turn is None:
@@ -192,11 +194,12 @@ class Plan:
             incumbent = winners.get(key)
             if incumbent is not None and not self._supersedes(incumbent, event):
                 continue
-            if (searching and not self._search_fits(turn, value, incumbent)) or (
-                not self._iteration_fits(plan, event.iteration)
-            ):
+            limit = self._limit_of_search(turn, value, incumbent) if searching else ""
+            if not limit and not self._iteration_fits(plan, event.iteration):
+                limit = "iterations_per_turn"
+            if limit:
                 self._refuse(turn)
-                self._note_refused(turn, turn.number, register, key, event.version, value)
+                self._note_refused(turn, turn.number, register, key, event.version, limit, value)
                 continue
             if incumbent is not None:
                 self._lose_item(plan, incumbent, register, key)
@@ -326,6 +329,7 @@ class Plan:
         register: Register,
         key: Any,
         version: Version,
+        limit: str,
         value: Any = None,
     ) -> None:
         """Note a refused item of turn ``number``, which the turn ``counting`` counts."""
@@ -334,12 +338,15 @@ class Plan:
             results = len(value.result_ids)
             if counting.left_out is not None:
                 counting.left_out = (counting.left_out[0] + 1, counting.left_out[1] + results)
-        self._observed.refused.append(Refused(number, register.turn_index, key, version, results))
+        self._observed.refused.append(
+            Refused(number, register.turn_index, key, version, results, limit)
+        )
 
-    def _search_fits(
+    def _limit_of_search(
         self, turn: Turn, sent: DigestedSearch, incumbent: WinningEvent | None
-    ) -> bool:
-        """Whether the search ``sent`` fits into the turn; it would replace the incumbent's."""
+    ) -> str:
+        """The limit that keeps the search ``sent`` out of the turn, in which it would replace the
+        incumbent's; empty if it fits."""
         limits = self._limits
         searches = len(turn.winners[SEARCH]) + 1
         results = turn.results + len(sent.result_ids)
@@ -349,11 +356,11 @@ class Plan:
             searches -= 1
             results -= len(replaced.result_ids)
             values -= _extra_values(replaced)
-        return (
-            results <= limits.results_per_turn
-            and searches <= limits.searches_per_turn
-            and values <= limits.values_per_turn
-        )
+        if results > limits.results_per_turn:
+            return "results_per_turn"
+        if searches > limits.searches_per_turn:
+            return "searches_per_turn"
+        return "values_per_turn" if values > limits.values_per_turn else ""
 
     def _iteration_fits(self, plan: TurnPlan, number: int) -> bool:
         """Whether an iteration of that number fits into the turn; if so, it counts from now on."""
@@ -407,7 +414,7 @@ class Plan:
             del turn.winners[register.turn_index][key], event.items[register.event_index][key]
             self._waiting[turn.number] -= 1
             self._refuse(turn)
-            self._note_refused(turn, turn.number, register, key, event.version)
+            self._note_refused(turn, turn.number, register, key, event.version, "waiting_labels")
             if event is not labels:
                 self._rewrite_or_drop(turn, event)
 

@@ -21,39 +21,36 @@ class Placed(NamedTuple):
 
 
 def events_of(body: bytes) -> Iterator[Placed]:
-    r"""The events of a body; what is no JSON is one event, or each such line is.
+    r"""The events of a body; what is no JSON is one event, or each such line among others is.
 
     >>> [*events_of(b'[{"a": 1}, 2]')]
     [Placed(place=1, value=b'{"a": 1}'), Placed(place=2, value=b'2')]
     >>> [*events_of(b'{"a": 1}\n\n{"b": 2}\n')]
     [Placed(place=1, value=b'{"a": 1}'), Placed(place=3, value=b'{"b": 2}')]
+    >>> [*events_of(b'{"a": \n{"b": 2}')]
+    [Placed(place=1, value=b'{"a":'), Placed(place=2, value=b'{"b": 2}')]
     >>> [*events_of(b'{\n"a": 1}')]
     [Placed(place=1, value=b'{\n"a": 1}')]
     """
     body = body.removeprefix(BOM).strip(_WHITE)
     if not body:
         return
-    if body.startswith(b"["):
-        yield from _of_array(body)
-    elif b"\n" not in body or _is_one(body):
-        yield Placed(1, body)
-    elif _is_one(body[: body.index(b"\n")]):
-        yield from _of_lines(body)
+    if (array := _array_of(body)) is not None:
+        yield from (Placed(place, bytes(value)) for place, value in enumerate(array, 1))
+    elif not _is_one(body) and _are_lines(body):
+        yield from _lines(body)
     else:
         yield Placed(1, body)
 
 
-def _of_array(body: bytes) -> Iterator[Placed]:
+def _array_of(body: bytes) -> list[msgspec.Raw] | None:
     try:
-        found = _array(body)
+        return _array(body) if body.startswith(b"[") else None
     except (ValueError, RecursionError):  # all of msgspec's decoding errors are ValueErrors
-        yield Placed(1, body)
-        return
-    for place, value in enumerate(found, 1):
-        yield Placed(place, bytes(value))
+        return None
 
 
-def _of_lines(body: bytes) -> Iterator[Placed]:
+def _lines(body: bytes) -> Iterator[Placed]:
     start, place = 0, 0
     while start < len(body):
         end = body.find(b"\n", start)
@@ -62,6 +59,13 @@ def _of_lines(body: bytes) -> Iterator[Placed]:
         if value := body[start:end].strip(_WHITE):
             yield Placed(place, value)
         start = end + 1
+
+
+def _are_lines(body: bytes) -> bool:
+    """Whether the first line is a value, or any line an object."""
+    return any(
+        _is_one(value) and (place == 1 or value.startswith(b"{")) for place, value in _lines(body)
+    )
 
 
 def _is_one(body: bytes) -> bool:

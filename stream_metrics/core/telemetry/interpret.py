@@ -33,7 +33,12 @@ from stream_metrics.core.telemetry.roles.resolution import at_resolution
 from stream_metrics.core.telemetry.roles.scopes import ALL_SCOPES, scopes_setting
 from stream_metrics.core.telemetry.roles.tree import SpanTree, deduplicate, kind_of
 from stream_metrics.core.telemetry.spans import Span, service_of
-from stream_metrics.core.telemetry.turns.groups import joined_runs, sessions, several_questions
+from stream_metrics.core.telemetry.turns.groups import (
+    joined_runs,
+    messaged,
+    sessions,
+    several_questions,
+)
 from stream_metrics.core.telemetry.turns.left_out import may_be_left_out, refuse_left_out
 from stream_metrics.core.telemetry.turns.names import agent_named
 from stream_metrics.core.telemetry.turns.turns import NO_TURN, TurnBuilder
@@ -192,6 +197,8 @@ def _add_turns(
         problems += several_questions(tree)
     elif options.turn == "span":
         problems += sessions(tree, mapping, turns)
+    if options.turn == "span" and (retrievals or None not in turns.values()):
+        problems += messaged(tree, turns)
     searches_of: dict[str, list[Retrieval]] = {id: [] for id in (NO_TURN, *turns)}
     problems_of: dict[str, list[SpanProblem]] = {id: [] for id in (NO_TURN, *turns)}
     for id in ambiguous:
@@ -248,7 +255,7 @@ def _add_turns(
     ):
         interpretation.refuse(seen.reason, seen.span.span_id, seen.message)
     elif not by_number and not interpretation.refused:
-        refuse_unseen(tree, interpretation)
+        refuse_unseen(tree, mapping, interpretation)
     interpretation.turns = tuple(
         by_number[key] for key in sorted(by_number, key=lambda key: (key[1], key[0]))
     )

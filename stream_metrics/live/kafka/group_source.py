@@ -280,7 +280,9 @@ class KafkaSource:
         """See ``Source``; raises ``TopicsInvalid``."""
         try:
             return await self._translate_errors(self._counts())
-        except (TopicsMissing, KafkaRefused) as missing:
+        except KafkaRefused as refused:
+            raise RightsMissing(str(refused)) from refused
+        except TopicsMissing as missing:
             raise TopicsUnavailable(str(missing)) from missing
 
     async def extents(self, places: Collection[PartitionId]) -> dict[PartitionId, Extent]:

@@ -82,6 +82,32 @@ class LocalStore:
 
         return await self._database.write(change)
 
+    async def note(self, name: str) -> bytes:
+        """See ``Notes.note``."""
+        statement, place = "SELECT text FROM notes WHERE name = ?", (name.encode(),)
+
+        def read(connection: sqlite3.Connection) -> bytes:
+            found = connection.execute(statement, place).fetchone()
+            return b"" if found is None else bytes(found[0])
+
+        return await self._database.read(read)
+
+    async def keep_note(self, name: str, text: bytes) -> None:
+        """See ``Notes.keep_note``."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM notes WHERE name = ?", (name.encode(),))
+            if text:
+                connection.execute("INSERT INTO notes VALUES (?, ?)", (name.encode(), text))
+
+        await self._database.write(write)
+
+    async def drop_notes(self) -> None:
+        """See ``Notes.drop_notes``."""
+        await self._database.write(
+            lambda connection: connection.execute("DELETE FROM notes").close()
+        )
+
     def generation(self, generation: Generation) -> LocalStore:
         """See ``StateStore.generation``."""
         return LocalStore(self._database, generation, self._clock)

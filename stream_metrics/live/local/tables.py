@@ -15,6 +15,7 @@ VERSION: Final = 1
 
 _STATE: Final = """
 CREATE TABLE layout (id INTEGER PRIMARY KEY CHECK (id = 0), document BLOB NOT NULL);
+CREATE TABLE notes (name BLOB PRIMARY KEY, text BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE partitions (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
     mark TEXT NOT NULL,                        -- of the generation
@@ -108,6 +109,7 @@ CREATE TABLE letters (
     digest BLOB NOT NULL,                      -- of all that tells it from another one
     UNIQUE (topic, "offset", digest)
 );
+CREATE INDEX letters_by_key ON letters (topic, key, id);
 CREATE TABLE letter_marks (                    -- what commands note about letters
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     written_ms INTEGER NOT NULL,
@@ -128,8 +130,12 @@ CREATE INDEX {topic}_by_time ON {topic} (timestamp_ms);
 INSERT INTO logs (topic) VALUES ('{topic}');
 """
 
-_TRACES: Final = """
+_BY_KEY: Final = """
+CREATE INDEX events_by_key ON events (key, "offset");
 CREATE INDEX spans_by_key ON spans (key, "offset");
+"""
+
+_TRACES: Final = """
 CREATE TABLE told (                            -- traces whose events are stored, while a process
     "offset" INTEGER NOT NULL,                 -- that starts would read them again
     trace BLOB NOT NULL,
@@ -169,7 +175,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _has_tables(connection):
-            parts = [_STATE, _LOG, *(_TOPIC.format(topic=topic) for topic in TOPICS)]
+            parts = [_STATE, _LOG, *(_TOPIC.format(topic=topic) for topic in TOPICS), _BY_KEY]
             parts.append(_TRACES)
             for statement in "".join(parts).split(";\n"):
                 connection.execute(statement)

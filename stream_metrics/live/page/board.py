@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -47,7 +47,8 @@ class Inputs:
 
     ``windows`` returns those of the owned partitions, ``now_us`` the clock of the windows. The
     windows of other workers come from ``group``, if it is set. ``pools`` are what agents share, by
-    agent. ``runaways`` are the turns that run away, of all workers as far as they are known.
+    agent. ``runaways`` are the turns that run away, of all workers as far as they are known, and
+    ``own_runaways`` those of this one.
     ``loops`` tells whether the state has figures of loops. ``on_bug`` is told why a sample could
     not be taken.
     """
@@ -65,6 +66,7 @@ class Inputs:
     group: Group | None = None
     pools: Mapping[str, str] = field(default_factory=dict)
     runaways: Callable[[], Sequence[RunawayTurn]] = tuple
+    own_runaways: Callable[[], Sequence[RunawayTurn]] = tuple
     loops: Callable[[], bool] = lambda: True
     on_bug: Callable[[Bug], None] = lambda _: None
 
@@ -93,6 +95,17 @@ class _Snapshot:
     clock: float
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The state of every rule, as ``rules.judge`` gives it.
+
+    ``agents`` tells whether agents were judged, by the figures of all partitions up to now.
+    """
+
+    states: Sequence[Mapping[str, Any]]
+    agents: bool
+
+
 class Board:
     """Builds documents, which are cached for ``interval_seconds``. ``close`` stops the thread."""
 
@@ -106,6 +119,7 @@ class Board:
         self.inputs = inputs
         self.interval_seconds = interval_seconds
         self.history = History()
+        self.closed = False
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._running = Courses(inputs.specs)
@@ -152,8 +166,19 @@ class Board:
             self._documents[view] = made
         return await asyncio.shield(made[1])
 
+    async def judged(self, *, agents: bool) -> Judged:
+        """The state of every rule now, for whoever is told of faults; with ``agents``, the agents
+        are judged too if the figures of all partitions are known. Of turns that run away, those of
+        this worker count: each tells of its own."""
+        if agents and self.inputs.group is not None:
+            await self.inputs.group.read()
+        loop = asyncio.get_running_loop()
+        look = replace(self._snapshot(), runaways=self.inputs.own_runaways())
+        return await loop.run_in_executor(self._thread, self._judge, look, agents)
+
     def close(self) -> None:
         """Stop the thread."""
+        self.closed = True
         self._thread.shutdown(wait=False)
         if self.inputs.group is not None:
             self.inputs.group.close()
@@ -185,11 +210,23 @@ class Board:
         document = self._document(view, look)
         return json.dumps(document, separators=(",", ":")).encode()
 
-    def _document(self, view: View, look: _Snapshot) -> dict[str, Any]:
-        inputs, window = self.inputs, view.window
-        operating = self._operating(look.clock)
-        sums = self._running.of(window.name, view.agent)
-        worker = Worker(
+    def _judge(self, look: _Snapshot, agents: bool) -> Judged:
+        inputs, known = self.inputs, look.coverage.total is not None
+        worker = self._worker(look, self._operating(look.clock))
+        if not agents or look.building or look.coverage.problems or not known:
+            return Judged(rules.judge({}, worker, inputs.rules, inputs.runbook_url), agents=False)
+        self._running.keep(look.specs)
+        self._running.update(look.copies, look.now_us)
+        courses = self._courses(look)
+        pools = rules.pools_of(inputs.pools, courses)
+        states = rules.judge(courses, worker, inputs.rules, inputs.runbook_url, pools)
+        return Judged(states, agents=True)
+
+    def _courses(self, look: _Snapshot) -> dict[str, Course]:
+        return {name: self._running.course(name, look.now_us) for name in self._known()}
+
+    def _worker(self, look: _Snapshot, operating: OperationsSample) -> Worker:
+        return Worker(
             operating,
             self.history,
             look.reasons,
@@ -199,7 +236,12 @@ class Board:
             look.runaways,
         )
 
-        courses = {name: self._running.course(name, look.now_us) for name in self._known()}
+    def _document(self, view: View, look: _Snapshot) -> dict[str, Any]:
+        inputs, window = self.inputs, view.window
+        operating = self._operating(look.clock)
+        sums = self._running.of(window.name, view.agent)
+        worker = self._worker(look, operating)
+        courses = self._courses(look)
         pools = rules.pools_of(inputs.pools, courses)
 
         def judged(agents: Mapping[str, Course]) -> list[dict[str, Any]]:

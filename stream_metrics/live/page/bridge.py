@@ -48,19 +48,12 @@ class Refused:
 class BridgePage:
     """Counts closed traces since the start, and serves them as a page at ``path``.
 
-    ``explains`` is what ``stream-metrics explain`` has to be given to read the traces, and what
-    that is.
+    Alone it is at ``/``, and the traces are in a topic of Kafka.
     """
 
-    def __init__(
-        self,
-        health: Health,
-        path: str = "/",
-        explains: tuple[str, str] = ("kafka:TOPIC", "the topic of the traces"),
-    ) -> None:
+    def __init__(self, health: Health, path: str = "/") -> None:
         self._health = health
         self._path = path
-        self._explains = explains
         self._traces: dict[str, Counter[str]] = {}
         self._refused: dict[tuple[str, str], Refused] = {}
 
@@ -116,8 +109,6 @@ class BridgePage:
             agents=sorted(self._traces.items()),
             refused=self._sorted_refused(),
             help=HELP,
-            explains=self._explains[0],
-            explains_what=self._explains[1],
             inner=self._path != "/",
             missing=any(reason != "left_out" for _, reason in self._refused)
             or any(of["left_out"] and not of["told"] for of in self._traces.values()),

@@ -248,6 +248,12 @@ class Group:
         if first and task is not None:
             await asyncio.wait({task}, timeout=self.first_seconds)
 
+    async def read(self) -> None:
+        """``look``, and wait for the round, which ends or is old after ``STALE_SECONDS``."""
+        await self.look()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=STALE_SECONDS)
+
     @property
     def reading(self) -> bool:
         """Whether a round is under way."""

@@ -30,7 +30,7 @@ class TooManyRequests(Exception):
 class WorstConversations:
     """The worst conversations of all readable partitions, of any owner.
 
-    ``source`` returns None until there is a store.
+    ``source`` returns None until there is a store. ``readable``: there is a page of each.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class WorstConversations:
         max_conversations: int = CONVERSATIONS,
         kept_seconds: float = KEEP_SECONDS,
         conversation_url: str | None = None,
+        readable: bool = False,
         runaway_iterations: int = MANY_ITERATIONS,
     ) -> None:
         self._source = source
@@ -52,6 +53,7 @@ class WorstConversations:
         self._runaway_iterations = runaway_iterations
         self._runaways: tuple[RunawayTurn, ...] = ()
         self._link = partial(fill_template, conversation_url, CONVERSATION)
+        self._readable = readable
         self._lock = asyncio.Lock()
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="worst")
@@ -110,6 +112,7 @@ class WorstConversations:
         self._runaways = tuple(found.worst.runaways)
         document = found.document(link=self._link)
         document["partitions"] |= {"owned": len(owned.numbers), "total": owned.total}
+        document["readable"] = self._readable
         document["max_conversations"] = self._max_conversations
         return json.dumps(document, separators=(",", ":")).encode()
 

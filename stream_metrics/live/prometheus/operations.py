@@ -163,6 +163,11 @@ class Operations(ServiceMetrics):
         self._fenced = counter(
             "fenced_writes", "Writes refused because another worker owns the partition."
         )
+        told = counter(
+            "notifications", "Notifications to notify.url; each that fails is tried again.",
+            "outcome",
+        )  # fmt: skip
+        self._notifications = {name: told.labels(name) for name in ("delivered", "failed")}
         self._rewinds = counter("rewinds", "Partitions re-read because the stored state was older.")
         self._repartitioned = counter(
             "repartitioned_records", "Records copied to the internal topic.", "topic"
@@ -252,6 +257,10 @@ class Operations(ServiceMetrics):
         self._redis = histogram(
             "redis_round_trip_seconds", "Time until Redis replies to a call.", STAGE_BOUNDS
         )
+
+    def notified(self, delivered: bool) -> None:
+        """A notification was delivered, or has to be tried again."""
+        self._notifications["delivered" if delivered else "failed"].inc()
 
     def _describe_worker(self) -> None:
         gauge = self._gauge

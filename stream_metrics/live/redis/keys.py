@@ -4,6 +4,7 @@
 key                                            type    content
 =============================================  ======  ==========================================
 ``sm:<namespace>:2:layout``                    hash    the document of the generations, its version
+``sm:<namespace>:2:notes``                     hash    small texts by name, such as what was told
 ``sm:<namespace>:2:{<tag>}:meta``              hash    owner, positions, windows, batch, marks
 ``sm:<namespace>:2:{<tag>}:idle``              zset    conversation key to last record, in ms
 ``sm:<namespace>:2:{<tag>}:h:<conversation>``  hash    hot parts
@@ -60,6 +61,7 @@ class Keys:
             )
         self.prefix = f"{PREFIX}:{namespace}:{LAYOUT_VERSION}"
         self.layout = f"{self.prefix}:layout".encode()
+        self.notes = f"{self.prefix}:notes".encode()
 
     def partition(self, tag: str) -> PartitionKeys:
         """The keys of the state partition that has ``tag``."""

@@ -121,6 +121,24 @@ class RedisStore:
             done = await self._layout.run(self.client, [self.keys.layout], arguments)
         return stored if done else None
 
+    async def note(self, name: str) -> bytes:
+        """See ``Notes.note``."""
+        async with self._translating(self.keys.notes):
+            return await self._execute("HGET", self.keys.notes, name) or b""
+
+    async def keep_note(self, name: str, text: bytes) -> None:
+        """See ``Notes.keep_note``."""
+        async with self._translating(self.keys.notes):
+            if text:
+                await self._execute("HSET", self.keys.notes, name, text)
+            else:
+                await self._execute("HDEL", self.keys.notes, name)
+
+    async def drop_notes(self) -> None:
+        """See ``Notes.drop_notes``."""
+        async with self._translating(self.keys.notes):
+            await self._execute("UNLINK", self.keys.notes)
+
     @property
     def bound(self) -> Generation | None:
         """The generation of the store; None without one."""

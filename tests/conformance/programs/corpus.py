@@ -41,10 +41,13 @@ CHUNKS: Final = [
     Page(f"{page.id}.{part}", page.title, text, page.url)
     for page in PAGES
     for part, text in enumerate(
-        (page.text, f"{page.title} are checked in spring: {page.text.split()[-1]} first.")
+        (
+            page.text,
+            f"{page.title} are checked before the first ride: {page.text.split()[-1]} first.",
+        )
     )
 ]
-"""Two parts of each page, which have its address."""
+"""Two parts of each page, which have its address; shorter texts would be no evidence."""
 
 SHELVES: Final = [
     Page(

@@ -17,6 +17,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from tests.conformance.matrix import JAVASCRIPT
+
 _OPENINFERENCE = {
     "langchain": ("langchain", "LangChainInstrumentor"),
     "llamaindex": ("llama_index", "LlamaIndexInstrumentor"),
@@ -27,6 +29,8 @@ _OPENINFERENCE = {
     "google_adk": ("google_adk", "GoogleADKInstrumentor"),
     "crewai": ("crewai", "CrewAIInstrumentor"),
     "agno": ("agno", "AgnoInstrumentor"),
+    "autogen": ("autogen_agentchat", "AutogenAgentChatInstrumentor"),
+    "claude_agent": ("claude_agent_sdk", "ClaudeAgentSDKInstrumentor"),
     "openai": ("openai", "OpenAIInstrumentor"),
     "anthropic": ("anthropic", "AnthropicInstrumentor"),
     "google_genai": ("google_genai", "GoogleGenAIInstrumentor"),
@@ -55,6 +59,8 @@ _OPENLLMETRY = {
     "openai_agents": ("openai_agents", "OpenAIAgentsInstrumentor"),
     "crewai": ("crewai", "CrewAIInstrumentor"),
     "agno": ("agno", "AgnoInstrumentor"),
+    "autogen": ("openai", "OpenAIInstrumentor"),
+    "semantic_kernel": ("openai", "OpenAIInstrumentor"),
     "openai": ("openai", "OpenAIInstrumentor"),
     "anthropic": ("anthropic", "AnthropicInstrumentor"),
     "google_genai": ("google_generativeai", "GoogleGenerativeAiInstrumentor"),
@@ -107,6 +113,10 @@ class Telemetry:
     def session(self, session: str) -> Any:
         """Pass the conversation of the spans inside to the instrumentation."""
         return nullcontext()
+
+    def settings(self) -> dict[str, str]:
+        """Settings for a process of the framework's own."""
+        return {}
 
     def packages(self) -> dict[str, str]:
         """The versions of packages that are not Python's."""
@@ -359,6 +369,17 @@ class Own(Telemetry):
     needs_root = True
     adk_schema = "1"
 
+    def settings(self) -> dict[str, str]:
+        return {
+            "CLAUDE_CODE_ENABLE_TELEMETRY": "1",
+            "CLAUDE_CODE_ENHANCED_TELEMETRY_BETA": "1",
+            "OTEL_TRACES_EXPORTER": "otlp",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": self.endpoint,
+            **dict.fromkeys(("OTEL_LOG_USER_PROMPTS", "OTEL_LOG_TOOL_DETAILS"), "1"),
+            "OTEL_LOG_TOOL_CONTENT": "1",
+        }
+
     def start(self) -> None:
         os.environ["ADK_TELEMETRY_SCHEMA_VERSION_OPT_IN"] = self.adk_schema
         trace.set_tracer_provider(self.provider)
@@ -459,7 +480,7 @@ class Both:
 def started(names: str, framework: str, address: str, variants: frozenset[str]) -> Any:
     """The started instrumentations with these names, joined by +."""
     known = KNOWN | ({"native": HaystackTracing} if framework == "haystack" else {})
-    if framework in ("ai_sdk", "langchain_js"):
+    if framework in JAVASCRIPT:
         return Node(framework, address, variants)
     parts = [known[name](framework, address, variants) for name in names.split("+")]
     return parts[0] if len(parts) == 1 else Both(parts)

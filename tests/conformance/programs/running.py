@@ -33,6 +33,7 @@ class Run:
         self.argument = "query"
         self.outer_tools: tuple[str, ...] = ()
         self.heard = ""
+        self.closing: list[Callable[[], Any]] = []
 
     def outer(self, tools: tuple[str, ...]) -> bool:
         """Whether a model with these tools belongs to the agent that calls another."""
@@ -88,6 +89,8 @@ def main(framework: str, programs: Mapping[str, Callable[[Run], Program]]) -> No
                     if "nosession" not in variants:
                         stack.enter_context(telemetry.session(session))
                     program(turn)
+    for close in run.closing:
+        close()
     telemetry.flush()
     receiver.close()
     out = Path(folder)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -150,6 +151,24 @@ def _argument(schema: Any) -> str:
     return next(iter((schema or {}).get("properties") or ()), "query")
 
 
+def _message_events(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A message of Anthropic's API as a stream."""
+    yield {"type": "message_start", "message": {**body, "content": [], "stop_reason": None}}
+    for index, block in enumerate(body["content"]):
+        if block["type"] == "text":
+            start, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+        else:
+            start = {**block, "input": {}}
+            given = json.dumps(block["input"])
+            delta = {"type": "input_json_delta", "partial_json": given}
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    delta = {"stop_reason": body["stop_reason"], "stop_sequence": None}
+    yield {"type": "message_delta", "delta": delta, "usage": body["usage"]}
+    yield {"type": "message_stop"}
+
+
 class Served:
     """A server in this process; its model keeps the account of what its caller found."""
 
@@ -285,18 +304,20 @@ class Served:
                         {"type": "tool_use", "id": one.id, "name": one.name, "input": one.arguments}
                         for one in answer
                     ]
-                self._json(
-                    {
-                        "id": served.id(),
-                        "type": "message",
-                        "role": "assistant",
-                        "model": "script",
-                        "content": content,
-                        "stop_reason": "end_turn" if isinstance(answer, str) else "tool_use",
-                        "stop_sequence": None,
-                        "usage": {"input_tokens": 1, "output_tokens": 1},
-                    }
-                )
+                body: dict[str, Any] = {
+                    "id": served.id(),
+                    "type": "message",
+                    "role": "assistant",
+                    "model": "script",
+                    "content": content,
+                    "stop_reason": "end_turn" if isinstance(answer, str) else "tool_use",
+                    "stop_sequence": None,
+                    "usage": {"input_tokens": 1, "output_tokens": 1},
+                }
+                if asked.get("stream"):
+                    self._events(_message_events(body), end="")
+                else:
+                    self._json(body)
 
             def _content(self, asked: dict[str, Any], streams: bool) -> None:
                 roles = {"model": "assistant"}
@@ -336,7 +357,10 @@ class Served:
                 self._send("application/json", json.dumps(value))
 
             def _events(self, values: Iterable[Any], end: str = "data: [DONE]\n\n") -> None:
-                lines = "".join(f"data: {json.dumps(value)}\n\n" for value in values)
+                lines = "".join(
+                    f"event: {value.get('type', 'message')}\ndata: {json.dumps(value)}\n\n"
+                    for value in values
+                )
                 self._send("text/event-stream", lines + end)
 
             def _send(self, kind: str, text: str) -> None:
@@ -373,11 +397,15 @@ class Served:
         said = f"That is all about {turn.question}"
         end = "final_answer" in tools
         done: Answer = [Call("final", "final_answer", {"answer": said})] if end else said
-        calls = [name for name in tools if name.startswith(("search_", "list_", "consult"))]
-        if not calls and "research" in tools:
+        bare = {re.split("-|__", name)[-1]: name for name in tools}  # without plugin or server
+        calls = [bare[name] for name in bare if name.startswith(("search_", "list_", "consult"))]
+        if not calls and (inner := bare.get("research") or bare.get("Agent")):
             if any(said in text for _, text in messages):
                 return done
-            return [Call(f"ask-{turn.number}", "research", {tools["research"]: turn.question})]
+            told = {tools[inner]: turn.question}
+            if inner == "Agent":
+                told = {"subagent_type": "research", "description": "Ask.", "prompt": turn.question}
+            return [Call(f"ask-{turn.number}", inner, told)]
         if not calls:
             return done
         if 0 < rounds <= len(turn.searches):
@@ -389,7 +417,7 @@ class Served:
             Call(
                 f"call-{turn.session}-{turn.number}-{rounds + 1}-{at}",
                 name,
-                {tools[name]: "Ada" if name == "list_orders" else turn.searches[rounds]},
+                {tools[name]: "Ada" if name.endswith("list_orders") else turn.searches[rounds]},
             )
             for at, name in enumerate(calls)
         ]
@@ -404,6 +432,7 @@ class Served:
         known = list(turns(self.run.skipping))
         return next(
             (max(asked, key=lambda turn: text.rfind(turn.question)), at)
+            for asking in ("user", "assistant")  # an agent may be told only what another said
             for at, (role, text) in reversed(list(enumerate(messages)))
-            if role == "user" and (asked := [turn for turn in known if turn.question in text])
+            if role == asking and (asked := [turn for turn in known if turn.question in text])
         )

@@ -269,6 +269,18 @@ def results_of(span: Span, whole: bool = False) -> dict[str, Any]:
     return found
 
 
+def was_given_results(span: Span) -> bool:
+    """Whether a model was given a tool's result after what a user wrote last."""
+    given = False
+    for message in _messages(span, _INPUTS, _NUMBERED_INPUTS, _INPUT_EVENTS):
+        for one in walk(message):
+            if one.get("role") in ("user", "human"):
+                given = False
+            elif _result(one) is not None or _response(one) is not None:
+                given = True
+    return given
+
+
 def _joined(called: list[str], answers: list[tuple[str, Any]]) -> dict[str, Any]:
     """The results after the calls of a message; the only one is that of the only call, even if
     their ids differ, as OpenLLMetry's of OpenAI's responses do."""

@@ -27,6 +27,8 @@ _LISTS: Final = (
 )
 _TEXTS: Final = ("page_content", "pageContent", "content", "text")
 _URLS: Final = ("url", "link", "uri")
+_OTHER_ADDRESS: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+"""An address that is none of the web, such as ``kb://faq/1``: an id."""
 _OWN_IDS: Final = ("id", "id_", "node_id")
 _DOCUMENT_IDS: Final = ("doc_id", "document_id", "ref_doc_id", "source_id")
 _FILES: Final = ("source", "file_path", "file_name", "filename")
@@ -561,7 +563,14 @@ def usual_document(value: dict[str, Any]) -> Document:
     body = next((content for name in _TEXTS if (content := text(parts.get(name)))), None)
     if body is None and isinstance(resource, dict):
         body = text(resource.get("text"))
+    if body is None and isinstance(blocks := parts.get("content"), list):
+        texts = [one.get("text") for one in blocks if isinstance(one, dict)]
+        body = text("\n".join(one for one in texts if isinstance(one, str)))
     id, id_name = _id(parts, about, where or page)
+    if id is None and where is None:
+        names = (name for name in _URLS if _OTHER_ADDRESS.fullmatch(text(parts.get(name)) or ""))
+        id_name = next(names, "")
+        id = text(parts.get(id_name))
     return Document(
         id,
         where,

@@ -43,7 +43,7 @@ def attribute_text(
     't-1'
     """
     for name in names:
-        attribute, colon, part = name.partition(":")
+        attribute, colon, part = (name, "", "") if name in attributes else name.partition(":")
         value = attributes.get(attribute)
         for _ in range(2):  # JSON, which some products encode twice
             value = parse_value(value) if colon and isinstance(value, str) else value

@@ -242,7 +242,7 @@ class _Calls:
 
     def _compare_turn(self, turn: str | None, tools: list[Span], models: Sequence[Span]) -> None:
         waiting = [
-            (span, self._call_id(span, result), result)
+            (span, call_id(span, result), result)
             for span in tools
             if not span.failed
             and (result := next(self._results_in(span, self._tree.rows[span.span_id]), None))
@@ -272,14 +272,6 @@ class _Calls:
                 self._note(_by_name(waiting[new:place], before, given))
                 ended = [one for one in ended if one[1] not in given][-MAX_LATER:]
             before = [model] if new < place else [*before, model]
-
-    @staticmethod
-    def _call_id(span: Span, result: Any) -> str:
-        """The id of the call that a tool's span or its result names; empty if they name none."""
-        if (id := span.text(*CALL_IDS)) is not None:
-            return id
-        named = _NAMES_CALL.search(result) if isinstance(result, str) else None
-        return named[1] if named else ""
 
     def _compare(self, spans: Sequence[tuple[Span, str, Any]], given: dict[str, Any]) -> None:
         same = Counter(id for _, id, _ in spans)
@@ -377,6 +369,14 @@ def _is_same_text(one: Any, other: Any) -> bool:
         return True
     written = plain_text(one)
     return written is not None and written == plain_text(other)
+
+
+def call_id(span: Span, result: Any) -> str:
+    """The id of the call that a tool's span or its result names; empty if they name none."""
+    if (id := span.text(*CALL_IDS)) is not None:
+        return id
+    named = _NAMES_CALL.search(result) if isinstance(result, str) else None
+    return named[1] if named else ""
 
 
 def _id(model: Span, call: str) -> str:

@@ -398,8 +398,8 @@ def _contradicted(lists: Iterable[Documents]) -> frozenset[str]:
 
 def _written_id(document: Document) -> str | None:
     """The id as it was recorded, without that of its page."""
-    name = document.id_name.rpartition(".")[2]
-    return text(document.fields.get(name)) or document.id if document.id is not None else None
+    written = text(document.fields.get(document.id_name.rpartition(".")[2]))
+    return written if written and (document.id or "").endswith(f"#{written}") else document.id
 
 
 def _differs(one: Document, other: Document) -> bool | None:

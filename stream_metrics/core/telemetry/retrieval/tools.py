@@ -22,6 +22,7 @@ from stream_metrics.core.telemetry.contents.documents import (
 from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.roles.mapping import Row
 from stream_metrics.core.telemetry.shapes.reading import (
+    FAILED,
     Reading,
     Unread,
     innermost,
@@ -31,7 +32,7 @@ from stream_metrics.core.telemetry.shapes.reading import (
     read_result,
     same_documents,
 )
-from stream_metrics.core.telemetry.shapes.users import ToolRows, tool_name
+from stream_metrics.core.telemetry.shapes.users import WHOLE, ToolRows, tool_name
 from stream_metrics.core.telemetry.spans import Span, SpanEvent, text
 
 RESULTS: Final = (
@@ -67,6 +68,7 @@ _EVENTS: Final = {
     "gen_ai.client.inference.operation.details": ("gen_ai.output.messages",),
     "gen_ai.tool.message": ("content",),
     "gen_ai.tool.result": ("content", "result"),
+    "tool.output": ("output",),
     "tool_result": ("content", "result"),
 }
 _VERBS: Final = (
@@ -99,6 +101,8 @@ _STATEMENT: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Matches statements of query languages, and code, which are no questions."""
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Matches the beginning of a word inside of a name."""
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CHANGING: Final = re.compile(
     r"add|append|autocomplete|build|calculate|cancel|classify|convert|copy|create|delete|detect|edit"
@@ -157,6 +161,8 @@ _SEARCHES: Final = re.compile(r"search|retriev", re.IGNORECASE)
 """Matches names of tools that are not given ids to look them up."""
 _ONLY: Final = frozenset(("__arg1", "input", "request", "topic"))
 """The names of an argument that has what is looked for, if it is the only one."""
+_ROLE: Final = "role"
+"""A key of messages."""
 MAX_LISTS: Final = 3
 """The most lists of one result for which rows are proposed."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -241,6 +247,8 @@ def result_of(span: Span, row: Row, tools: ToolRows, around_search: bool) -> Too
     if searches or not named.documents:
         if named.documents == () and not searches and not found:
             named = SpanDocuments(None)
+        if named.documents == () and searches and any(one.failed for one in found):
+            named = SpanDocuments(None, (FAILED.reason, FAILED.message))
         return ToolResult(named, searches, *seen)
     if wide:
         return ToolResult(SpanDocuments(None), False, *seen)
@@ -335,10 +343,19 @@ def _signs(span: Span, row: Row, name: str, found: Iterable[Reading]) -> list[st
 def means_searching(value: str) -> bool:
     """Whether the name of a tool means searching.
 
-    >>> [means_searching(name) for name in ("searchDocs", "dokumente_suchen", "list_orders")]
+    >>> [means_searching(name) for name in ("SearchDocs", "dokumente_suchen", "list_orders")]
     [True, True, False]
     """
-    return _NAMED.search(value) is not None
+    return _NAMED.search(_in_words(value)) is not None
+
+
+def _in_words(name: str) -> str:
+    """The name in lower case, with its words apart.
+
+    >>> _in_words("SearchKBDocs"), _in_words("search_docs")
+    ('search_kb_docs', 'search_docs')
+    """
+    return _CAPITAL.sub("_", name).lower()
 
 
 def named_search(name: str) -> bool:
@@ -354,6 +371,7 @@ def _does_otherwise(name: str) -> bool:
     >>> [_does_otherwise(name) for name in ("suche_löschen", "find_and_book", "grade_docs")]
     [True, True, True]
     """
+    name = _in_words(name)
     found = re.search(_VERBS, name)
     words = _WORD.findall(name[: found.start()] if found else name)
     return (
@@ -411,8 +429,9 @@ def _is_question(value: Any, ids: bool = False) -> bool:
 def _names_query(value: Any, depth: int) -> bool:
     if not isinstance(value, dict) or depth > 3:
         return False
-    for name in _QUERIES & value.keys():
-        asked = value[name]
+    for name, asked in value.items():
+        if name not in _QUERIES and f"{name[:1].lower()}{name[1:]}" not in _QUERIES:
+            continue
         if not (isinstance(asked, str) and _STATEMENT.match(asked)):
             return True
     return any(_names_query(value.get(name), depth + 1) for name in _HOLDERS)
@@ -429,13 +448,20 @@ def row_to_copy(span: Span, row: Row) -> str | None:
     for value in recorded(span, row):
         written = plain_text(value)
         if written is not None:
-            how = '"\\n\\n"' if "\n\n" in written else '"whole"'
-            other = ', or split = "whole" if all of it is one result' if how != '"whole"' else ""
-            return f"otlp.shapes = [{{tool = {tool}, split = {how}}}]{other}"
-        listed = next(lists_in(value), None)
+            split = "\n\n" if "\n\n" in written.strip() else "\n"
+            how = _quoted(split if split in written.strip() else WHOLE)
+            other = f", or split = {_quoted(WHOLE)} if all of it is one result"
+            copied = f"otlp.shapes = [{{tool = {tool}, split = {how}}}]"
+            return f"{copied}{other}" if how != _quoted(WHOLE) else copied
+        found = [*lists_in(value)]
+        listed = next((one for one in found if _is_of_results(*one)), next(iter(found), None))
         if listed is not None:
             return f"otlp.shapes = [{{tool = {tool}, {_items(*listed)}}}]"
     return None
+
+
+def _is_of_results(path: str, items: list[Any]) -> bool:
+    return isinstance(items[0], dict) and read_items(items, path) is not None
 
 
 def _rows_of_lists(name: str, value: Any) -> str:
@@ -458,7 +484,7 @@ def lists_in(value: Any) -> Iterator[tuple[str, list[Any]]]:
     with its path."""
     for inner in (parse_value(value) if isinstance(value, str) else value, innermost(value)):
         found = [*chain(_lists_in(inner, dict, "", 0), _lists_in(inner, str, "", 0))]
-        found = [one for one in found if not all(map(is_block, one[1]))]
+        found = [one for one in found if not any(is_block(x) or _ROLE in x for x in one[1])]
         if found:
             yield from found
             return
@@ -472,12 +498,30 @@ def _lists_in(
     if isinstance(value, list):
         if value and all(isinstance(one, of) for one in value):
             yield f"{path}[]" if path else "[]", value
+            yield from _inside(value, of, f"{path}[]", depth)
         elif len(value) == 1 and of is dict:
             yield from _lists_in(value[0], of, f"{path}[0]", depth + 1)
     elif isinstance(value, dict):
         for key, inner in value.items():
             step = key if _PLAIN.fullmatch(key) else _quoted(key)
             yield from _lists_in(inner, of, f"{path}.{step}" if path else step, depth + 1)
+
+
+def _inside(
+    items: list[Any], of: type[dict[str, Any]] | type[str], path: str, depth: int
+) -> Iterator[tuple[str, list[Any]]]:
+    """The lists that all of the objects have under one name, such as groups, joined to one."""
+    if of is str or depth > 8:
+        return
+    for key in items[0]:
+        inner = [one.get(key) for one in items]
+        step = f"{path}.{key if _PLAIN.fullmatch(key) else _quoted(key)}"
+        if all(isinstance(one, dict) for one in inner):
+            yield from _inside(inner, of, step, depth + 1)
+        elif all(isinstance(one, list) for one in inner):
+            joined = [item for one in inner for item in one]
+            if joined and all(isinstance(item, of) for item in joined):
+                yield f"{step}[]", joined
 
 
 def keys_of(items: list[Any], path: str) -> dict[str, str]:

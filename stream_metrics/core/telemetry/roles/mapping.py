@@ -19,6 +19,8 @@ from stream_metrics.core.telemetry.spans import Span
 
 SETTINGS: Final = "the settings"
 MAX_CACHED_ROWS: Final = 1_000  # sets of attribute names
+_WITH_COLON: Final = "genkit:"
+"""The beginning of names of attributes that have a colon."""
 _OF_JAVASCRIPT: Final = (
     ("@arizeai/openinference-instrumentation-", "openinference"),
     ("@traceloop/instrumentation-", "opentelemetry"),
@@ -99,7 +101,7 @@ class Row:
     @property
     def needs(self) -> str | None:
         """An attribute without which no span matches; None if there is none."""
-        return next((name for name, _ in self.when if ":" not in name), None)
+        return next((name for name, _ in self.when if not _is_key(name)), None)
 
     @property
     def is_specific(self) -> bool:
@@ -143,10 +145,17 @@ def scope_form(scope: str) -> str:
     return scope
 
 
+def _is_key(name: str) -> bool:
+    """Whether the name is that of a key in an attribute's JSON."""
+    return ":" in name and not name.startswith(_WITH_COLON)
+
+
 def _has(span: Span, when: Iterable[tuple[str, str]]) -> bool:
     return all(
         _is(
-            attribute_text(span.attributes, (name,)) if ":" in name else span.attributes.get(name),
+            attribute_text(span.attributes, (name,))
+            if _is_key(name)
+            else span.attributes.get(name),
             value,
         )
         for name, value in when
@@ -189,6 +198,9 @@ class SpanMapping:
             )
         ),
         "gcp.vertex.agent.session_id",
+        "gen_ai.session.id",
+        "spring.ai.chat.client.conversation.id",
+        "genkit:sessionId",
     )
     agent: tuple[str, ...] = (
         "gen_ai.agent.name",
@@ -210,6 +222,7 @@ class SpanMapping:
         "tool.name",
         "haystack.tool.name",
         "ai.toolCall.name",
+        "spring.ai.tool.definition.name",
         "traceloop.entity.name",
     )
     other_kinds: tuple[tuple[str, str], ...] = ()
@@ -232,7 +245,7 @@ class SpanMapping:
         """The known values, each with whether spans that have it name documents."""
         for row in self.rows:
             for name, value in (*row.when, *row.child_attributes):
-                if ":" not in name:
+                if not _is_key(name):
                     yield name, value, bool(row.documents)
         for name, value in self.other_kinds:
             yield name, value, False
@@ -242,7 +255,7 @@ class SpanMapping:
         of_rows = (name for row in self.rows for name, _ in row.when)
         chosen = (*self.chosen_conversation, *self.chosen_agent, *self.chosen_release)
         for name in (*chosen, *self.conversation, *self.agent, *self.release, *of_rows):
-            if ":" in name:
+            if _is_key(name):
                 yield name.partition(":")[0]
 
     def row(self, span: Span, inner: Iterable[Span] = ()) -> Row | None:

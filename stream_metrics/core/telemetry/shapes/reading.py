@@ -139,6 +139,15 @@ _BLOCK_KEYS: Final = frozenset(
         "citations",
     )
 )
+_PROSE: Final = re.compile(
+    r"answer|summar|descri|instruct|prompt|note|message|reason|explanation|query|question", re.I
+)
+"""Matches names of texts that are about results, or what was asked."""
+_ERRORS: Final = (
+    *("error", "errors", "error_message", "errorMessage", "exception", "failed", "timed_out"),
+    *("is_error", "isError"),
+)
+_FAILED: Final = ("error", "failed", "failure")
 _DOCUMENTS: Final = "a list of documents"
 _NAMED: Final = "the list "
 _ASIDE: Final = re.compile(
@@ -177,12 +186,14 @@ class Reading:
         source: The row that read them.
         wide: Whether it is a reading only if the tool certainly searches.
         scored: Whether the results have a score, a distance or a rank.
+        failed: Whether there is an error beside an empty list.
     """
 
     documents: tuple[Document, ...]
     source: str
     wide: bool = False
     scored: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +204,21 @@ class Unread:
     message: str
 
 
+FAILED: Final = Unread(
+    "unrecognised",
+    "its result has an error beside an empty list, which is no empty search; where a call fails, "
+    "let its span fail",
+)
+
+
 @dataclass(slots=True)
 class _Found:
     """What is found in a value: readings of its lists, by the list; and what cannot be read.
 
     ``beside`` are those of lists with other names, which are results only if they stand beside
     documents, and ``unread`` lists of objects in which nothing is found, with their names.
+    ``texts`` are those of texts with other names. ``failed`` is whether an object says that the
+    search failed.
     """
 
     readings: list[Reading]
@@ -207,6 +227,8 @@ class _Found:
     left: int = MAX_VALUES
     beside: list[Reading] = field(default_factory=list)
     unread: list[tuple[str, list[Any]]] = field(default_factory=list)
+    texts: list[Reading] = field(default_factory=list)
+    failed: bool = False
 
     def take(self, value: Any) -> None:
         """Note that the value is read, and keep it, lest another gets its ``id()``."""
@@ -232,6 +254,8 @@ def read_result(value: Any, wide: bool = True) -> Reading | Unread | None:
 def read_documents(value: Any) -> list[Document] | tuple[str, str] | None:
     """The documents in what a search returned; a reason and a message say why there are none."""
     found = read_result(value)
+    if isinstance(found, Reading) and found.failed:
+        found = FAILED
     if isinstance(found, Unread):
         return found.reason, found.message
     return None if found is None else [*found.documents]
@@ -249,12 +273,14 @@ def _read(value: Any) -> Reading | Unread | None:
     chosen = _chosen(narrow + others if narrow else [])
     if empty is not None and others and not any(one.documents for one in narrow):
         chosen = _ambiguous(empty, others[0])
-    chosen = _against_texts(chosen, found.readings)
+    chosen = _against_texts(chosen, [*found.readings, *found.texts])
     if chosen is None:
         chosen = next((one for one in found.problems if one.reason != "unrecognised"), None)
     if chosen is None:
         wide = [one for one in found.readings if one.wide]
         chosen = _chosen(wide + (found.beside if any(one.documents for one in wide) else []))
+    if isinstance(chosen, Reading) and not chosen.documents and found.failed:
+        return replace(chosen, failed=True)
     if isinstance(chosen, Reading) and (other := _alike(found)) is not None:
         name, items = other
         return _ambiguous(chosen, Reading((Document(),) * len(items), f"{_NAMED}{name}"))
@@ -414,6 +440,12 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
             message = f"its result has {len(value)} lists, one for each query"
             found.problems.append(Unread("ambiguous_documents", message))
         return
+    if value and all(map(_is_capitalised, value)):
+        found.take(value)
+        name, value = (
+            _uncapitalised(name),
+            [{_uncapitalised(key): inner for key, inner in one.items()} for one in value],
+        )
     if name in _GENERAL or not name or (value and all(map(_is_of_framework, value))):
         general = documents_in_value(value, True)
         if isinstance(general, list):
@@ -437,6 +469,15 @@ def _look_at_list(value: list[Any], found: _Found, depth: int, name: str) -> Non
         parsed = [parse_value(one) for one in value]
         if parsed and all(isinstance(one, dict) for one in parsed):
             _look(parsed, found, depth + 1, name)
+
+
+def _is_capitalised(item: Any) -> bool:
+    """Whether all keys of an object begin with capitals, as of Go and .NET."""
+    return isinstance(item, dict) and bool(item) and all(key[:1].isupper() for key in item)
+
+
+def _uncapitalised(name: str) -> str:
+    return name.lower() if name.isupper() else name[:1].lower() + name[1:]
 
 
 def _with_texts(documents: Sequence[Document], items: Sequence[Any]) -> list[Document]:
@@ -496,6 +537,7 @@ _ANY: Final = Shape("usual names")
 def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
     if id(value) in found.taken:
         return
+    found.failed = found.failed or _says_error(value)
     if is_block(value) and (depth == 0 or "toolResult" in value or "tool_result" in value):
         _look_at_blocks([value], found, depth)
         return
@@ -527,9 +569,32 @@ def _look_at_object(value: dict[str, Any], found: _Found, depth: int) -> None:
         if isinstance(inner, str):
             if key in _ENVELOPES or (key in _GENERAL and inner.lstrip()[:1] in ("[", "{", '"')):
                 _look(inner, found, depth + 1, "")
+            elif not _PROSE.search(key) and ("\n" in inner or inner.startswith("<")):
+                for source, several in results_in_text(inner)[:1]:
+                    if len(several) > 1:
+                        reading = _reading(several, f"{source}, in {key}", [], wide=True)
+                        found.texts.append(reading)
         elif isinstance(inner, (dict, list)):
             is_message = key in _ENVELOPES and not _MESSAGES.isdisjoint(value)
             _look(inner, found, depth + 1, "" if is_message else key)
+
+
+def _says_error(value: dict[str, Any]) -> bool:
+    """Whether an object says that what it has is not what was looked for.
+
+    >>> [_says_error(one) for one in ({"error": "timeout"}, {"error": None}, {"status": 503})]
+    [True, False, True]
+    """
+    statuses = (value.get(name) for name in ("status", "statusCode", "status_code", "code"))
+    return (
+        any(value.get(name) for name in _ERRORS)
+        or any(value.get(name) is False for name in ("success", "ok"))
+        or any(
+            400 <= one < 600 if type(one) is int else str(one).casefold() in _FAILED
+            for one in statuses
+        )
+        or (isinstance(shards := value.get("_shards"), dict) and bool(shards.get("failed")))
+    )
 
 
 def _general(value: dict[str, Any], found: _Found) -> None:
@@ -806,14 +871,16 @@ def _content(block: dict[str, Any]) -> Any:
         structure = _structure(resource["text"]) if isinstance(resource.get("text"), str) else None
         if structure is not None:
             return structure
+        url = _address((uri, "") if uri else None)
         return Document(
-            None,
-            _address((uri, "") if uri else None),
+            uri if url is None else None,
+            url,
             None,
             text(resource.get("title")) or text(resource.get("name")),
             text(resource.get("text")),
             None,
             {"source": uri} if uri else {},
+            "uri" if uri and url is None else "",
         )
     if kind == "resource_link":
         uri = text(block.get("uri"))

@@ -164,6 +164,17 @@ SHAPES: Final[tuple[Shape, ...]] = (
         scores=('"@search.score"', '"@search.rerankerScore"'),
     ),
     Shape(
+        "Azure AI Search: agentic retrieval, whose ids number the references",
+        items=("references",),
+        marks=("docKey", "rerankerScore"),
+        beside=("activity", "response"),
+        aside=("activity", "response"),
+        inside=("sourceData",),
+        id=("docKey",),
+        url=("sourceData.url", "blobUrl", "url"),
+        scores=("rerankerScore",),
+    ),
+    Shape(
         "OpenAI: search of a vector store, whose file_id is that of the file",
         items=("data", "search_results", "results"),
         marks=("file_id",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import Document, text_form
@@ -33,10 +33,15 @@ _NUMBERED: Final = (
 )
 _HEADING: Final = re.compile(
     rf"^[ \t]*(?P<mark>[#=*\-\[(<_ \t]{{0,12}})(?:{_NUMBERED})"
-    r"[ \t]*(?:no\.?|nr\.?|number|\#)?[ \t]*"
+    r"[ \t]*(?:no\.?|nr\.?|number|\#|\[)?[ \t]*"
     r"(?P<number>\d{1,4})[ \t]*(?P<rest>[^\n]*)$",
     re.IGNORECASE | re.MULTILINE,
 )
+_ABOUT: Final = re.compile(
+    r"\]?[ \t]*[(\[](?P<about>[^()\[\]\n]*)[)\]][ \t]*[:\-–—]?[ \t]*(?P<after>[^\n]*)"
+)
+"""Matches what follows the number of a heading, as in ``Result 2 (id: kb-2): A text.``"""
+_NEXT_LABEL: Final = re.compile(r"[,;|][ \t]*(?=[A-Za-z][\w -]*:)")
 _MARKER: Final = re.compile(
     r"^(?P<indent>[ \t]*)"
     r"(?:(?P<number>\d{1,4})[.)]|\[(?P<bracket>\d{1,4})\]|(?P<bullet>[-*•]))[ \t]+",
@@ -55,7 +60,8 @@ _LABEL: Final = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?(?:\*\*|__)?"
     r"(?P<name>document[ _-]?id|doc[ _-]?id|chunk[ _-]?id|article[ _-]?id|page[ _-]?id|id"
     r"|title|name|url|link|page|heading"
-    r"|href|uri|source|address|content|contents|text|snippet|summary|description|body|passage|excerpt"
+    r"|href|uri|url source|source|address|content|contents|text|snippet|summary|description|body"
+    r"|passage|excerpt"
     r"|score|relevance|similarity|distance|rank|author|authors|published|published date|date"
     r"|type|tags"
     r"|category|section|file|filename|path|titel|quelle|inhalt|texto|contenido|t[ií]tulo|fuente|contenu|titre)"
@@ -79,11 +85,14 @@ _NEXT_SNIPPET: Final = re.compile(r"\]?,?\s+\[?(?=snippet: )")
 _TITLE_AND_LINK: Final = re.compile(
     r"(?:\A|(?<=\n\n))(?P<title>[^\n]+?)[ \t]+\((?P<url>https?://[^\s()]+)\)[ \t]*(?=\n[ \t]*\S)"
 )
+_HEAD: Final = re.compile(r"(?:\A|(?<=\n\n))[ \t]*\[[^\]\n]+\](?!\()", re.MULTILINE)
 _BLANK: Final = re.compile(r"\n[ \t]*\n\s*")
 _ONLY_LINK: Final = re.compile(r"[ \t]*<?https?://[^\s<>]+>?[ \t]*")
 _LINK_ALONE: Final = re.compile(r"\s*<?(?P<url>https?://[^\s<>]+)>?[ \t]*(?:\n|$)")
 _IDS: Final = frozenset(("id", "documentid", "docid", "chunkid", "articleid", "pageid"))
-_URLS: Final = frozenset(("url", "link", "href", "uri", "source", "address", "quelle", "fuente"))
+_URLS: Final = frozenset(
+    ("url", "link", "href", "uri", "urlsource", "source", "address", "quelle", "fuente")
+)
 _TITLES: Final = frozenset(
     ("title", "name", "titel", "título", "titulo", "titre", "page", "heading")
 )
@@ -317,6 +326,23 @@ def _of_text(value: str | None) -> Document | None:
     return None if value is None else Document(text=value)
 
 
+def without_numbers(parts: Sequence[str]) -> list[str]:
+    """The parts of a text without the numbers that count them, if they do.
+
+    >>> without_numbers(["[1] One.", "[2] Two."]), without_numbers(["1. One.", "Two."])
+    (['One.', 'Two.'], ['1. One.', 'Two.'])
+    """
+    markers = [_MARKER.match(part) for part in parts]
+    numbers = [match and (match["number"] or match["bracket"]) for match in markers]
+    if not any(numbers == [str(at + first) for at in range(len(parts))] for first in (0, 1)):
+        return [*parts]
+    return [
+        re.sub(rf"^{re.escape(match[0])}", "", part, flags=re.MULTILINE)
+        for part, match in zip(parts, markers, strict=True)
+        if match
+    ]
+
+
 def _linked_items(value: str) -> list[Document] | None:
     """A numbered list, or a bulleted one, of which each item has a link."""
     markers = list(_MARKER.finditer(value))
@@ -498,6 +524,11 @@ def _headed_blocks(value: str) -> list[Document] | None:
     ends = [*(match.start() for match in headings[1:]), len(value)]
     blocks = []
     for match, end in zip(headings, ends, strict=True):
+        about = _ABOUT.fullmatch(match["rest"].strip())
+        if about is not None and _in_heading(about["about"]):
+            labels = _NEXT_LABEL.sub("\n", about["about"])
+            blocks.append(block(f"{labels}\n{about['after']}{value[match.end() : end]}"))
+            continue
         own = match["rest"].strip(" \t=#*-_:)]>|").lstrip(".")
         attributes = _in_heading(own)
         body = (
@@ -539,7 +570,30 @@ def _ruled(value: str) -> list[Document] | None:
         return None  # some are underlines of titles
     if is_preamble(parts[0]):
         parts = parts[1:]
+    if _has_blocks(parts):
+        return None
     return _all(block(part.strip()) for part in parts)
+
+
+def _has_blocks(parts: Sequence[str]) -> bool:
+    """Whether what is between rules has parts of several blocks, which contain the rules: numbers
+    that go on across rules, several bracketed heads, or lines of addresses at several places."""
+    numbers: list[tuple[int, int]] = []
+    heads = inside = 0
+    lines = (enumerate(part.strip().splitlines()) for part in parts)
+    links = {tuple(at < 2 for at, line in one if _ONLY_LINK.fullmatch(line)) for one in lines}
+    if len(links) > 1 or len(max(links)) > 1:
+        return True
+    for place, part in enumerate(parts):
+        starts = [match.start() for match in _HEAD.finditer(part)]
+        heads += len(starts)
+        inside += sum(bool(part[:start].strip()) for start in starts)
+        for match in _MARKER.finditer(part):
+            if number := match["number"] or match["bracket"]:
+                numbers.append((place, int(number)))
+    found = [number for number, _ in groupby(number for _, number in numbers)]
+    goes_on = len(found) > 1 and found == [*range(found[0], found[0] + len(found))]
+    return (goes_on and len({place for place, _ in numbers}) > 1) or (heads > 1 and inside > 0)
 
 
 def _blank_around(value: str, start: int, end: int) -> bool:
@@ -582,9 +636,19 @@ def results_in_text(value: str) -> list[tuple[str, list[Document]]]:
     found: list[tuple[str, list[Document]]] = []
     for row in TEXTS:
         documents = row.divide(value)
-        if documents is not None and all(_differ(documents, other) for _, other in found):
+        if documents is None or _is_cited(documents):
+            continue
+        if all(_differ(documents, other) for _, other in found):
             found.append((row.source, documents))
     return found
+
+
+def _is_cited(documents: Sequence[Document]) -> bool:
+    """Whether all results have one id or address that only their texts cite: nothing else that
+    they have is the same."""
+    places = {one.id or one.url for one in documents}
+    texts, titles = ({one.text for one in documents}, {one.title for one in documents})
+    return len(places) == 1 and None not in places and len(texts) == 1 and len(titles) > 1
 
 
 def _differ(some: Sequence[Document], others: Sequence[Document]) -> bool:

@@ -21,7 +21,7 @@ from stream_metrics.core.telemetry.shapes.reading import (
     plain_text,
     read_items,
 )
-from stream_metrics.core.telemetry.shapes.texts import block
+from stream_metrics.core.telemetry.shapes.texts import block, without_numbers
 from stream_metrics.core.telemetry.spans import Span, text
 
 TOOL_NAMES: Final = (
@@ -30,6 +30,7 @@ TOOL_NAMES: Final = (
     "ai.toolCall.name",
     "haystack.tool.name",
     "mcp.tool.name",
+    "spring.ai.tool.definition.name",
     "traceloop.entity.name",
 )
 _RUN: Final = re.compile(
@@ -75,7 +76,8 @@ class UserShape:
             return Reading((), self.source)
         if self.split is not None and written is not None:
             parts = [written] if self.split == WHOLE else written.split(self.split)
-            found = [one for part in parts if (one := block(part.strip())) is not None]
+            parts = without_numbers([part.strip() for part in parts])
+            found = [one for part in parts if (one := block(part)) is not None]
             return Reading(tuple(map(as_alone, found)), self.source)
         if self.items is None:
             return None

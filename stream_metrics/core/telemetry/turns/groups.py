@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.contents.documents import text_form
@@ -33,6 +32,7 @@ _PART: Final = re.compile(
     r"(?:llm\.input_messages\.(\d+)\.message|gen_ai\.prompt\.(\d+))\.(role|content)"
 )
 _CHAT: Final = re.compile(r"GroupChat|Swarm|GraphFlow|MagenticOne|group_topic")
+_RUNTIMES: Final = ("autogen ", "agent_runtime")
 _USERS: Final = ("user", "human")
 _MESSAGES: Final = ("gen_ai.input.messages", "ai.prompt.messages")
 MAX_COMPARED: Final = 16
@@ -106,6 +106,21 @@ def _is_of_chat(span: Span) -> bool:
     return span.scope.startswith("autogen") and _CHAT.search(span.name) is not None
 
 
+def messaged(tree: SpanTree, turns: Iterable[str]) -> Iterator[SpanProblem]:
+    """Turns whose trace begins with a message of AutoGen's or Semantic Kernel's runtime.
+
+    Each message has a trace of its own there, and so has each agent of a team.
+    """
+    for id in turns:
+        root = tree.by_id[_root(tree, tree.by_id[id])]
+        if root.scope.startswith(_RUNTIMES) and "messaging.operation" in root.attributes:
+            message = (
+                "its trace begins with a message between agents, and others of its turn may have "
+                "traces of their own; put a span of the program around the turn"
+            )
+            yield SpanProblem(tree.by_id[id], "unrecognised", message)
+
+
 def _root(tree: SpanTree, span: Span) -> str:
     while (outer := tree.parent(span)) is not None:
         span = outer
@@ -137,8 +152,14 @@ def sessions(tree: SpanTree, mapping: SpanMapping, turns: Iterable[str]) -> Iter
         named = Names(tree, lambda _: None)
         order = sorted(inner, key=lambda one: (one.start_ns, one.span_id))
         runs = [_run(one, tree, mapping, named) for one in order]
-        for earlier, later in pairwise(runs):
-            if earlier.agent == later.agent and earlier.was_asked_of(later) is False:
+        last: dict[str, int] = {}
+        for place, later in enumerate(runs):
+            at = last.get(later.agent)
+            last[later.agent] = place
+            if at is None:
+                continue
+            since = (runs[at], *runs[at + 1 : place][-MAX_COMPARED:])
+            if all(earlier.was_asked_of(later) is False for earlier in since):
                 message = (
                     f"{later.agent!r} runs several times in {span.name!r}, each time with another "
                     "question, which may be one turn or several"

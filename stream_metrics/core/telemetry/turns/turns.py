@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from stream_metrics.core.events.decode import EARLIEST_US, LATEST_US
 from stream_metrics.core.telemetry.contents.calls import calls_given, calls_of, is_recorded
@@ -16,6 +16,7 @@ from stream_metrics.core.telemetry.contents.documents import (
     DocumentIndex,
     in_document,
 )
+from stream_metrics.core.telemetry.contents.literals import parse_value
 from stream_metrics.core.telemetry.contents.messages import (
     answer_of,
     attribute_text,
@@ -31,6 +32,7 @@ from stream_metrics.core.telemetry.interpretation import (
     rows_to_copy,
 )
 from stream_metrics.core.telemetry.options import Options
+from stream_metrics.core.telemetry.retrieval.calls import call_id
 from stream_metrics.core.telemetry.retrieval.changed_lists import find_changed_lists
 from stream_metrics.core.telemetry.retrieval.document_ids import DocumentIds, TextLimit
 from stream_metrics.core.telemetry.retrieval.outputs import (
@@ -42,7 +44,7 @@ from stream_metrics.core.telemetry.retrieval.outputs import (
 from stream_metrics.core.telemetry.retrieval.page_ids import find_page_ids
 from stream_metrics.core.telemetry.retrieval.reranking import apply_rerankers, find_rerankers
 from stream_metrics.core.telemetry.retrieval.searches import Retrieval, SpanProblem, document_lists
-from stream_metrics.core.telemetry.retrieval.tools import recorded
+from stream_metrics.core.telemetry.retrieval.tools import ARGUMENTS, recorded
 from stream_metrics.core.telemetry.roles.mapping import Role, SpanMapping
 from stream_metrics.core.telemetry.roles.resolution import MILLISECOND
 from stream_metrics.core.telemetry.roles.tree import SpanTree
@@ -609,12 +611,14 @@ class TurnBuilder:
             starts = {span.span_id: span.start_ns for span in spans}
             return by_steps(placed, starts), _overlap(spans)
         last = max((search.start_ns for search in placed), default=0)
+        models = [
+            span
+            for span in self._models(members)
+            if span.span_id not in self._searching and span.start_ns <= last
+        ]
         calls = [
             ModelCall(self._start_of_call(span), self._calls.get(span.span_id))
-            for span in members
-            if self._tree.role(span) is Role.MODEL
-            and span.span_id not in self._searching
-            and span.start_ns <= last
+            for span in self._separating(models, placed)
         ]
         if calls and not self._is_around(placed, members):
             numbers = by_models(placed, calls, self._calls)
@@ -625,6 +629,52 @@ class TurnBuilder:
                 or self._has_unexplained_span(members, retrievals, numbers)
             )
         return by_time(placed), len(placed) > 1
+
+    def _separating(self, models: Sequence[Span], placed: Sequence[TimedSearch]) -> list[Span]:
+        """The model calls that may separate searches: not one, as of a guard, between tools for
+        which one answer asked."""
+        named = [(one.start_ns, self._call_of(one.id)) for one in placed]
+        times = Counter(name for _, name in named)
+        starts = {name: start for start, name in named if name and times[name] == 1}
+        if len(starts) < 2:
+            return [*models]
+        together: list[tuple[int, int]] = []
+        for model in models:
+            of_answer = (
+                starts.get(call.id, starts.get(_as_written(call.name, call.arguments)))
+                for call in calls_of(model)
+            )
+            asked = [start for start in of_answer if start is not None and start >= model.start_ns]
+            if len(asked) > 1:
+                together.append((min(asked), max(asked)))
+        return [
+            model
+            for model in models
+            if not any(first < model.start_ns <= last for first, last in together)
+        ]
+
+    def _call_of(self, id: str | None) -> str:
+        """The id of the call of the tool that a search is, or in which it ran; without one, its
+        name and arguments; empty if there is no tool."""
+        while id is not None:
+            span = self._tree.by_id[id]
+            if self._tree.role(span) is Role.TOOL:
+                row = self._tree.rows[id]
+                if found := call_id(span, next(recorded(span, row), None)):
+                    return found
+                given = (span.value(name) for name in (*row.query, *ARGUMENTS))
+                return _as_written(
+                    tool_name(span), next((one for one in given if one is not None), None)
+                )
+            id = self._calls.get(id)
+        return ""
+
+
+def _as_written(name: str, arguments: Any) -> str:
+    """A call by its name and arguments; empty if these are not recorded."""
+    if isinstance(arguments, str):
+        arguments = parse_value(arguments) or arguments
+    return "" if arguments is None else f"{name}\n{arguments!r}"
 
 
 def _overlap(spans: Iterable[Span]) -> bool:

@@ -13,7 +13,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from stream_metrics.core.telemetry.contents.calls import answer_is_lost
+from stream_metrics.core.telemetry.contents.calls import (
+    answer_is_lost,
+    results_of,
+    was_given_results,
+)
 from stream_metrics.core.telemetry.interpretation import Interpretation, Unseen, rows_to_copy
 from stream_metrics.core.telemetry.retrieval.uploads import uploaded_answer
 from stream_metrics.core.telemetry.roles.kinds import SEARCHING, is_of_agents, normalized
@@ -103,6 +107,8 @@ _WITH_TOOLS: Final = tuple(
     for name in ("agno", "langchain", "llama_index", "openai_agents")
 )
 """Scopes of instrumentations without spans of models, whose captures show spans of tools."""
+_MAYBE_WITHOUT_TOOLS: Final = "opentelemetry.instrumentation.crewai"
+"""The beginning of a scope of which only the last versions write spans of tools."""
 _FOR_TOOLS: Final = re.compile(r"tool|function_?call", re.IGNORECASE)
 _FINISHED_FOR_TOOLS: Final = re.compile(
     r"""finish_?reason\\*["']:\s*\\*["'](tool|function_?call)""", re.IGNORECASE
@@ -151,6 +157,31 @@ class UnseenSearches:
             name = _shown(agent.name, asked)
             what = f"the agent {name!r}, which has tools, and whose model calls have no spans"
             found[agent.span_id] = Unseen(what, "")
+        if not found and (agent := _of_tools_left_out(tree, members)) is not None:
+            name = _shown(agent.name, asked)
+            what = f"the agent {name!r}, whose instrumentation may write no spans of tools"
+            found[agent.span_id] = Unseen(what, "")
+        return found
+
+    def between_models(self) -> dict[str, Unseen]:
+        """In a trace without a turn, what ran after one model call and before another, and the
+        tools and functions before the last; by span id."""
+        models = self._tree.with_role(Role.MODEL)
+        answered = min(span.end_ns for span in models)
+        last = max(span.start_ns for span in models)
+        found: dict[str, Unseen] = {}
+        for span in self._tree.ordered:
+            row = self._tree.rows.get(span.span_id)
+            between = row is not None or span.start_ns >= answered
+            by_setting = row is not None and row.source == SETTINGS
+            if span.span_id in self._tree.ignored or span.span_id in self._tree.around_models:
+                continue
+            if not between or by_setting or span.end_ns > last or span.parent_id in found:
+                continue
+            if (what := self._what(span, row)) is not None:
+                found[span.span_id] = Unseen(
+                    f"{what} {_shown(_name(span), None)!r}", row_for(span, row)
+                )
         return found
 
     def _what(self, span: Span, row: Row | None) -> str | None:
@@ -158,7 +189,8 @@ class UnseenSearches:
         id, role = span.span_id, row.role if row else None
         if role in _KNOWN:
             return None
-        suspicious = any(_MAY_SEARCH.search(name) for name in _names(span))
+        described = role is Role.OTHER and row is not None and row.span.startswith("*.")
+        suspicious = not described and any(_MAY_SEARCH.search(name) for name in _names(span))
         if role is Role.TOOL or span.text(*_TOOL_NAMES[:3]) is not None:
             name = _name(span)
             is_agent = id in self._around_agents and not SEARCHING.search(name)
@@ -192,9 +224,9 @@ def passed_over(tree: SpanTree, members: Iterable[Span], aside: Container[str]) 
                 yield name[:MAX_NAME_LENGTH]
 
 
-def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
+def refuse_unseen(tree: SpanTree, mapping: SpanMapping, interpretation: Interpretation) -> None:
     """Refuse a trace without a turn in which a model answered, and a span looks like a search, or
-    the model asked for tools before."""
+    may have been one that it asked for."""
     if not tree.with_role(Role.MODEL):
         return
     for span in tree.ordered:
@@ -215,6 +247,8 @@ def refuse_unseen(tree: SpanTree, interpretation: Interpretation) -> None:
     elif (lost := next(filter(answer_is_lost, models), None)) is not None:
         message = f"the answer of {lost.name!r} was cut off, and may have had tool calls"
         interpretation.refuse("truncated", lost.span_id, message)
+    elif found := UnseenSearches(tree, mapping).between_models():
+        refuse(interpretation, found)
 
 
 def refuse(
@@ -303,15 +337,26 @@ def _is_of_framework(span: Span) -> bool:
 
 
 def _asking_for_tools(tree: SpanTree, members: Iterable[Span]) -> Span | None:
-    """A model call that ended with a request for tools, in a turn without a span of a tool."""
-    models = []
+    """A model call that ended with a request for tools, in a turn without a span of a tool.
+
+    It is the first one if the last one was given new results, and none says that it asked.
+    """
+    models: list[Span] = []
+    asking: list[Span] = []
     for span in members:
         row = tree.rows.get(span.span_id)
         if is_tool(span, row):
             return None
-        if row is not None and row.role is Role.MODEL and asks_for_tools(span, row):
+        if row is not None and row.role is Role.MODEL:
             models.append(span)
-    return models[0] if models else None
+            if asks_for_tools(span, row):
+                asking.append(span)
+    if not asking and len(models) > 1:
+        *earlier, last = sorted(models, key=lambda span: span.start_ns)
+        known = results_of(earlier[0])
+        if was_given_results(last) and not results_of(last).keys() <= known.keys():
+            asking = earlier
+    return asking[0] if asking else None
 
 
 def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | None:
@@ -327,6 +372,18 @@ def _of_tools_without_spans(tree: SpanTree, members: Iterable[Span]) -> Span | N
         if not scope_form(span.scope).startswith(_WITH_TOOLS):
             agents.append(span)
     return agents[0] if agents else None
+
+
+def _of_tools_left_out(tree: SpanTree, members: Iterable[Span]) -> Span | None:
+    """An agent in a turn without a span of a tool, whose instrumentation may have left it out."""
+    agents = []
+    for span in members:
+        row = tree.rows.get(span.span_id)
+        if is_tool(span, row):
+            return None
+        if row is not None and row.role is Role.TURN:
+            agents.append(span)
+    return next((one for one in agents if one.scope.startswith(_MAYBE_WITHOUT_TOOLS)), None)
 
 
 def asks_for_tools(span: Span, row: Row) -> bool:

@@ -15,9 +15,8 @@ from typing import Any, Final, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-_UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]"
-)
+from stream_metrics.core.unicode import visible
+
 _BREAKS: Final = re.compile(r"(?=[(@=])|(?<=_)")
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -37,7 +36,7 @@ def displayable(value: Any) -> Any:
     if value is None:
         raise TypeError("a template received no value")
     if isinstance(value, str) and not isinstance(value, Markup):
-        return _UNSEEN.sub("\ufffd", value)
+        return visible(value)
     return value
 
 

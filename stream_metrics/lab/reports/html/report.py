@@ -259,7 +259,8 @@ def _worst_conversations(rows: Conversations, link: Link) -> Section:
         of("Highest SRR", rows.redundant),
         of("Lowest SRE", rows.inefficient),
         lead="Only rows with results and, for SRE, with a label. Among equal rows, those with more "
-        "duplicates, or results, come first.",
+        "duplicates, or results, come first. The command “stream-metrics read” shows each of them, "
+        "with the texts of its searches and results, while the input is there.",
     )
 
 

@@ -17,6 +17,8 @@ from stream_metrics.core.telemetry.roles.presets.rows import (
 
 _AI_SDK: Final = "Vercel AI SDK (ai.operationId)"
 _MASTRA: Final = "Mastra (mastra.span.type)"
+_SPRING: Final = "Spring AI (spring.ai.kind)"
+_GENKIT: Final = "Genkit (genkit:metadata:subtype)"
 _CREWAI: Final = "openinference-instrumentation-crewai"
 _STRANDS: Final = "Strands Agents: a graph or swarm"
 _ADK: Final = "Google ADK"
@@ -86,6 +88,55 @@ ROWS: Final[tuple[Row, ...]] = (
         )
     ),
     Row(Role.OTHER, (("mastra.span.type", ""),), _MASTRA),
+    # Spring AI; its vector stores record the texts of what they find.
+    *(
+        Row(
+            role,
+            (("spring.ai.kind", kind),),
+            _SPRING,
+            documents=documents,
+            query=query,
+        )
+        for role, kind, documents, query in (
+            (Role.TURN, "chat_client", (), ()),
+            (Role.OTHER, "advisor", (), ()),
+            (
+                Role.TOOL,
+                "tool_call",
+                ("spring.ai.tool.call.result",),
+                ("spring.ai.tool.call.arguments",),
+            ),
+        )
+    ),
+    Row(
+        Role.SEARCH,
+        (("spring.ai.kind", "vector_store"), ("db.operation.name", "query")),
+        _SPRING,
+        documents=("db.vector.query.response.documents",),
+        query=("db.vector.query.content",),
+    ),
+    Row(Role.OTHER, (("spring.ai.kind", "vector_store"),), _SPRING),
+    # Genkit.
+    *(
+        Row(
+            role,
+            (("genkit:metadata:subtype", kind),),
+            _GENKIT,
+            documents=("genkit:output",) if role in (Role.TOOL, Role.SEARCH) else (),
+            query=("genkit:input",) if role is not Role.MODEL else (),
+            answer=("genkit:output",) if role in (Role.TURN, Role.MODEL) else (),
+            agent=("genkit:name",) if role is Role.TURN else (),
+        )
+        for role, kind in (
+            (Role.TURN, "flow"),
+            (Role.TURN, "agent"),
+            (Role.MODEL, "model"),
+            (Role.MODEL, "background-model"),
+            (Role.TOOL, "tool*"),
+            (Role.SEARCH, "retriever"),
+        )
+    ),
+    Row(Role.OTHER, (("genkit:type", "util"),), _GENKIT),
     # CrewAI: a kickoff is one turn, whichever agents and tasks it has.
     Row(
         Role.TURN,
@@ -120,11 +171,9 @@ ROWS: Final[tuple[Row, ...]] = (
         )
         for name in ("*GroupChat*.run*", "*Swarm*.run*", "*Team*.run*", "*GraphFlow*.run*")
     ),
-    Row(
-        Role.OTHER,
-        (("messaging.operation", ""),),
-        f"{_AUTOGEN}: messages between agents",
-        scope="autogen",
+    *(
+        Row(Role.OTHER, (("messaging.operation", ""),), f"{name}: messages between agents", scope)
+        for name, scope in ((_AUTOGEN, "autogen"), (_KERNEL, "agent_runtime"))
     ),
     operation(
         "invoke_agent",

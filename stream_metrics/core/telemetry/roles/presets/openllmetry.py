@@ -1,4 +1,4 @@
-"""OpenLLMetry: its instrumentations of LlamaIndex, Haystack, OpenAI Agents and LangChain."""
+"""OpenLLMetry: its instrumentations of frameworks, such as LlamaIndex and CrewAI."""
 
 from __future__ import annotations
 
@@ -78,6 +78,25 @@ ROWS: Final[tuple[Row, ...]] = (
         query=QUESTION,
         answer=ANSWER,
         once_per_run=True,
+    ),
+    # CrewAI: a kickoff is one turn; names of tasks are their descriptions, which users may write.
+    *(
+        Row(
+            role,
+            ((name, value),),
+            "opentelemetry-instrumentation-crewai",
+            scope="opentelemetry.instrumentation.crewai",
+            span=pattern,
+            answer=("crewai.crew.result",) if role is Role.TURN else (),
+            is_group=pattern == "crewai.workflow",
+        )
+        for role, name, value, pattern in (
+            (Role.TURN, "gen_ai.system", "crewai", "crewai.workflow"),
+            (Role.TURN, "gen_ai.provider.name", "crewai", "crewai.workflow"),
+            (Role.TURN, "traceloop.span.kind", "agent", "*.agent"),
+            (Role.OTHER, "traceloop.span.kind", "task", "*.task"),
+            (Role.MODEL, "gen_ai.request.model", "", "*.llm"),
+        )
     ),
     Row(
         Role.OTHER,
