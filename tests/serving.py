@@ -82,8 +82,8 @@ def serving(
     ) as process:
         assert process.stdout is not None
         try:
-            said = [process.stdout.readline() for _ in range(2)]
-            page, receiver = (re.search(r"http://[\d.:]+", line) for line in said)
+            said = [process.stdout.readline() for _ in range(3)]
+            page, receiver, _ = (re.search(r"http://[\d.:]+", line) for line in said)
             assert page is not None, said
             assert receiver is not None, said
             yield Served(process, page[0], receiver[0])

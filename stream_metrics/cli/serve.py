@@ -39,7 +39,8 @@ def serve(
             "--otlp-port",
             min=0,
             max=65_535,
-            help="Port for events; 0 picks a free one. Default: `serve.otlp_port`, 4318.",
+            help="Port for traces and events; 0 picks a free one. Default: `serve.otlp_port`, "
+            "4318.",
             show_default=False,
         ),
     ] = None,
@@ -53,10 +54,10 @@ def serve(
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Receive events, and show their figures, in one process without servers.
+    """Receive traces and events, and show their figures, in one process without servers.
 
-    State and events are in one file. What was answered is on the disk: after a crash the figures
-    are those of all events that were accepted. SIGTERM finishes what was begun.
+    State, spans and events are in one file. What was answered is on the disk: after a crash the
+    figures are those of all that was accepted. SIGTERM finishes what was begun.
     """
     settings = load_settings(config, connects=False)
     flags: dict[str, dict[str, object]] = {
@@ -75,5 +76,9 @@ def serve(
 def _announce(page: str, receiver: str) -> None:
     """Print the address of the page, and what connects an agent."""
     typer.echo(f"Page:    {page}")
+    typer.echo(
+        f"Traces:  export OTEL_EXPORTER_OTLP_ENDPOINT={receiver} "
+        "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+    )
     typer.echo(f"Events:  {receiver}/v1/events")
     sys.stdout.flush()

@@ -78,6 +78,22 @@ def then(folder: Path, letter: str) -> list[Line]:
     ]
 
 
+def on_folder(folder: Path) -> list[Line]:
+    """Commands on the folder of one process, which serves it meanwhile."""
+    data = f"{folder}/data"
+    return [
+        *((name, "--data", data) for name in ("top", "check", "audit", "build")),
+        ("dlq", "list", "--data", data),
+        ("dlq", "resubmit", "--all", "--yes", "--data", data),
+        ("export", "--out", f"{folder}/of-folder", "--data", data),
+        ("validate", data),
+        ("record", data, "--out", f"{folder}/of-folder.jsonl"),
+        ("replay", data, "--out", f"{folder}/log"),
+        ("compare", f"{folder}/log", data),
+        ("forget", "c-1", "--yes", "--data", data),
+    ]
+
+
 def last() -> list[Line]:
     """Commands that change what others read."""
     return [
@@ -182,6 +198,8 @@ async def test_every_command_does_its_work_and_leaves_nothing_open(
         monkeypatch.setenv(name, value)
     with (tmp_path / "serve.log").open("w+") as log, serving(tmp_path / "data", log) as one:
         assert one.post(EVENTS)["accepted"]
+        for line in on_folder(tmp_path):
+            await succeeds(line)
         assert await asyncio.to_thread(one.stop) == 0
         log.seek(0)
         said = log.read()
@@ -193,6 +211,7 @@ async def test_every_command_does_its_work_and_leaves_nothing_open(
         said = log.read()
         assert not any(sign in said for sign in LEFT_OVER), said
         done.add("read")
+    await succeeds(("purge", "--yes", "--data", f"{tmp_path}/data"))
 
     assert done - {"--version"} == set(leaves())
 
