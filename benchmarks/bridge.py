@@ -20,11 +20,11 @@ from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events import Limits
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import Record
-from stream_metrics.core.telemetry import Event, Options, mapping
+from stream_metrics.core.telemetry import Options, mapping
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ReadPosition
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder, spans_of
-from stream_metrics.live.bridge.bridge import Assemblies, Bridge
+from stream_metrics.live.bridge.bridge import Assemblies, Bridge, Told
 from stream_metrics.live.memory import MemoryDeadLetters
 from tests.otlp import as_protobuf
 from tests.sessions import records, traces
@@ -104,9 +104,9 @@ class _InMemoryTopics:
     async def commit(self) -> None:
         """Do nothing."""
 
-    async def send(self, events: Sequence[Event]) -> Sequence[Event]:
+    async def send(self, told: Sequence[Told]) -> Sequence[Told]:
         """Count the events."""
-        self.events += len(events)
+        self.events += len(told)
         return ()
 
     def bad_records(self, counts: Counter[str]) -> None:

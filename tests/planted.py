@@ -49,7 +49,7 @@ def variable(path: tuple[str, ...]) -> str:
 
 
 def planted(path: tuple[str, ...]) -> str:
-    """A secret that nothing else contains; part of an address where nobody answers, if it is one."""
+    """A secret that nothing else contains; of an address, where nobody answers, its path."""
     secret = f"{MARK}-{'-'.join(path).replace('_', '-').replace('*', 'any')}-6f1d"
     return f"http://127.0.0.1:9/{secret}" if path[-1] == "url" else secret
 

@@ -156,7 +156,8 @@ def _receiver_section() -> str:
     lines = [
         "## Metrics of what is received",
         "",
-        "What [one process](../guides/one-process.md) exports beside the metrics of a worker.",
+        "What [one process](../guides/one-process.md) exports beside the metrics of a worker and "
+        "of a bridge.",
         "",
     ]
     return "\n".join([*lines, *_table(registry), ""])

@@ -26,7 +26,7 @@ COMMANDS = {
     ),
     "serve": (
         "stream_metrics.cli.serve:serve",
-        "Receive events, and show their figures, in one process without servers.",
+        "Receive traces and events, and show their figures, in one process without servers.",
     ),
     "worker": (
         "stream_metrics.cli.services:worker",
@@ -42,7 +42,7 @@ COMMANDS = {
     ),
     "export": (
         "stream_metrics.cli.live:export",
-        "Write conversations.jsonl and windows.json from the live state in Redis.",
+        "Write conversations.jsonl and windows.json from the live state.",
     ),
     "top": (
         "stream_metrics.cli.top:top",
@@ -50,7 +50,7 @@ COMMANDS = {
     ),
     "audit": (
         "stream_metrics.cli.audit:audit",
-        "Recompute all window sums from the conversations in Redis and report differences.",
+        "Recompute all window sums from the stored conversations and report differences.",
     ),
     "forget": (
         "stream_metrics.cli.forget:forget",

@@ -16,14 +16,11 @@ from stream_metrics.cli.common import (
     BuildOption,
     ConfigOption,
     FormatOption,
-    UsageError,
-    load_settings,
     printable,
     text_table,
 )
 from stream_metrics.cli.options import find_state
-from stream_metrics.cli.redis import open_store, redis_errors
-from stream_metrics.cli.settings import Settings
+from stream_metrics.cli.places import DataOption, Place, place_of
 from stream_metrics.core.engine.cells import CODES, split_code
 from stream_metrics.live.readers.audit import Audit, AuditOptions, Difference
 from stream_metrics.live.readers.audit import audit as compare
@@ -41,26 +38,26 @@ def audit(
         typer.Option(min=0, help="Seconds to keep retrying a partition that is being written to."),
     ] = 30.0,
     build: BuildOption = False,
+    data: DataOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Recompute all window sums from the conversations in Redis and report differences.
+    """Recompute all window sums from the stored conversations and report differences.
 
     Reads only, so that workers can keep running. Use the settings of the workers. Exit code 0
     means that all sums are right, 1 that some are wrong, and 2 that the audit could not be
     completed.
     """
-    settings = load_settings(config)
-    with redis_errors(settings):
-        found = asyncio.run(_audit(settings, wait, build=build))
+    place = place_of(config, data)
+    dimension = place.settings.metrics.dimension
+    with place.errors():
+        found = asyncio.run(_audit(place, wait, build=build))
     if not found.partitions and not found.busy:
-        raise UsageError(
-            f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
-        )
+        raise place.no_state()
     if format_ == "json":
         for difference in found.differences:
-            typer.echo(json.dumps(_object(difference, settings.metrics.dimension)))
+            typer.echo(json.dumps(_object(difference, dimension)))
     elif found.differences:
-        _table(found.differences, settings.metrics.dimension)
+        _table(found.differences, dimension)
     _summary(found, Console(stderr=format_ == "json", highlight=False, soft_wrap=True), wait)
     if found.differences or found.unreadable:
         raise typer.Exit(1)
@@ -68,15 +65,15 @@ def audit(
         raise typer.Exit(2)
 
 
-async def _audit(settings: Settings, wait: float, *, build: bool) -> Audit:
+async def _audit(place: Place, wait: float, *, build: bool) -> Audit:
     until = time.monotonic() + wait
 
     async def again() -> bool:
         await asyncio.sleep(PAUSE_SECONDS)
         return time.monotonic() < until
 
-    async with open_store(settings) as store:
-        settings, state, _ = await find_state(store, settings, build=build)
+    async with place.store() as store:
+        settings, state, _ = await find_state(store, place.settings, build=build)
         options = AuditOptions(
             settings.engine_config(),
             settings.metrics.window_specs(),
@@ -149,5 +146,5 @@ def _summary(found: Audit, console: Console, wait: float) -> None:
         numbers = ", ".join(map(str, found.busy))
         console.print(
             f"not compared: partitions {numbers}, which were being written for {wait:g} seconds. "
-            "Try a longer --wait, a quieter time, or a copy of this Redis (redis.url)"
+            "Try a longer --wait, a quieter time, or a copy of the state"
         )

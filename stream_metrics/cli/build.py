@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from typing import Annotated, Final
 
 import typer
@@ -12,36 +13,23 @@ from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
     answered,
-    load_settings,
     stderr_console,
 )
-from stream_metrics.cli.kafka import run_kafka
 from stream_metrics.cli.options import identity, settings_for_state
-from stream_metrics.cli.redis import open_store, redis_errors
-from stream_metrics.cli.settings import Settings
-from stream_metrics.clients.kafka.partition_reader import KafkaLogs, open_consumer
-from stream_metrics.clients.kafka.topics import equal_counts, partition_counts
-from stream_metrics.live.kafka.output import KafkaFence
+from stream_metrics.cli.places import DataOption, Place, place_of
 from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
-from stream_metrics.live.ports import OutputUnavailable
-from stream_metrics.live.redis.check import memory_bytes
-from stream_metrics.live.redis.store import RedisStore
+from stream_metrics.live.ports import OutputUnavailable, StateStore
 from stream_metrics.live.worker.ownership.build import (
-    PAUSE_ABOVE,
     CannotBuild,
     check_copies,
     check_counts,
     differences,
-    needed_bytes,
     progress,
     short_logs,
 )
 from stream_metrics.live.worker.ownership.generations import change, new_mark
 from stream_metrics.live.worker.ownership.stored_state import unfinished_message
 from stream_metrics.live.worker.ownership.switch import (
-    SETTLE_SECONDS,
-    Fence,
-    NoFence,
     announcements,
     decide,
     finish,
@@ -75,22 +63,23 @@ def build(
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    data: DataOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Build the state anew with these settings, next to the one in force, and switch to it.
 
     Use it to change settings that are part of the state, topics, or partition counts, and with
     --again to repair state. Start workers with the new settings when the command asks for them; the
-    present workers go on until the switch. It can be interrupted and repeated at any time. The exit
-    code is 1 if you answer no, and 2 if the command refuses; in both cases figures are as before.
+    present workers go on until the switch. With --data, the command builds the state itself. It can
+    be interrupted and repeated at any time. The exit code is 1 if you answer no, and 2 if the
+    command refuses; in both cases figures are as before.
     """
-    settings = load_settings(config)
+    place = place_of(config, data)
     try:
-        with redis_errors(settings, RETRY_HINT):
-            code = run_kafka(
-                settings,
+        with place.errors(RETRY_HINT):
+            code = place.run(
                 _build(
-                    settings,
+                    place,
                     dry_run=dry_run,
                     retained=from_retained,
                     give_up=give_up,
@@ -99,7 +88,7 @@ def build(
                 ),
             )
     except (CannotBuild, InvalidTransition) as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(place.told(str(error))) from error
     except OutputUnavailable as error:
         raise UsageError(f"{error}{RETRY_HINT}") from error
     if code:
@@ -107,7 +96,7 @@ def build(
 
 
 async def _build(
-    settings: Settings,
+    place: Place,
     *,
     dry_run: bool,
     retained: bool,
@@ -115,23 +104,22 @@ async def _build(
     again: bool,
     yes: bool,
 ) -> int:
-    async with open_store(settings) as store:
+    settings = place.settings
+    async with place.store(writes=not dry_run) as store:
         layout = await store.layout()
         if layout.in_force is None:
-            raise CannotBuild("there is no state yet: start the workers")
+            raise CannotBuild(f"there is no state yet: {place.starting}")
         if give_up:
-            return await _give_up(store, settings, layout)
+            return await _give_up(store, place, layout)
         live = layout.in_force
         if left := unfinished_message(layout):
             if dry_run:
-                stderr_console().print(left, markup=False)
+                stderr_console().print(place.told(left), markup=False)
                 return 0
-            await _finish(store, settings)
+            await _finish(store, place)
             layout = await store.layout()
-        target = identity(
-            settings_for_state(settings, live.identity), await equal_counts(settings.kafka)
-        )
-        building = layout.building
+        target = identity(settings_for_state(settings, live.identity), await place.state_counts())
+        building, begun = layout.building, False
         if building is None:
             if not (again or differences(live.identity, target)):
                 stderr_console().print(
@@ -141,10 +129,11 @@ async def _build(
                 )
                 return 0
             building = await _register(
-                store, settings, layout, target, dry_run=dry_run, retained=retained, yes=yes
+                store, place, layout, target, dry_run=dry_run, retained=retained, yes=yes
             )
             if building is None:
                 return int(not dry_run)
+            begun = True
         elif other := differences(building.identity, target):
             raise CannotBuild(
                 f"generation {building.number} is being built otherwise ({'; '.join(other)}). Use "
@@ -154,19 +143,25 @@ async def _build(
             now = await progress(store, building)
             stderr_console().print(f"generation {building.number} is being built already; {now}")
             return 0
-        await _wait_until_caught_up(store, building)
-        with answered("switch"):
-            if not (yes or typer.confirm("Switch to it?", err=True)):
-                return 1
+        option = "" if differences(live.identity, target) else " --build"
+        async with place.building(option) as told:
+            if begun:
+                stderr_console().print(
+                    f"generation {building.number} is being built. {told}", markup=False
+                )
+            await _wait_until_caught_up(store, building)
+            with answered("switch"):
+                if not (yes or typer.confirm("Switch to it?", err=True)):
+                    return 1
         await decide(store, building.number, time.time_ns() // 1_000_000)
-        await _finish(store, settings)
+        await _finish(store, place)
         stderr_console().print(f"generation {building.number} is in force")
         return 0
 
 
 async def _register(
-    store: RedisStore,
-    settings: Settings,
+    store: StateStore,
+    place: Place,
     layout: Layout,
     target: Identity,
     *,
@@ -180,9 +175,9 @@ async def _register(
     console = stderr_console()
     for line in differences(live.identity, target) or ["nothing differs: the same is built again"]:
         console.print(line, markup=False)
-    console.print(await _check_memory(store, live), markup=False)
-    check_copies(live.identity, target, settings.kafka.repartition_topic)
-    await _check_retention(settings, layout, target, retained=retained)
+    console.print(await place.room(store, live), markup=False)
+    check_copies(live.identity, target, place.settings.kafka.repartition_topic)
+    await _check_retention(place, layout, target, retained=retained)
     if dry_run:
         return None
     with answered("build"):
@@ -195,39 +190,18 @@ async def _register(
     stored = await change(
         store, lambda now: now.registered(target, mark, now_ms, retained=retained)
     )
-    assert stored.building is not None
-    option = "" if differences(live.identity, target) else " --build"
-    console.print(
-        f"generation {stored.building.number} is being built. Start workers with these settings: "
-        f"stream-metrics worker{option}"
-    )
     return stored.building
 
 
-async def _check_memory(store: RedisStore, live: Generation) -> str:
-    """Check the memory of Redis; returns a line about it. Raises ``CannotBuild`` if it is short."""
-    needed = await needed_bytes(store, live)
-    used, limit = await memory_bytes(store)
-    more = "an unknown number of" if needed is None else f"about {needed:,}"
-    what = f"memory: {more} bytes more; Redis uses {used:,}"
-    if limit and used + (needed or 0) > PAUSE_ABOVE * limit:
-        raise CannotBuild(
-            f"{what} of {limit:,}, and a build pauses at {PAUSE_ABOVE:.0%}. Raise "
-            "maxmemory, or shorten state.ttl first"
-        )
-    return f"{what} of {limit:,}" if limit else f"{what}, without a limit"
-
-
 async def _check_retention(
-    settings: Settings, layout: Layout, target: Identity, *, retained: bool
+    place: Place, layout: Layout, target: Identity, *, retained: bool
 ) -> None:
     """Raise ``CannotBuild`` if the topics do not reach back far enough, unless ``retained``."""
-    kafka, console = settings.kafka, stderr_console()
-    counts = await partition_counts(kafka, kafka.topics)
+    settings, console = place.settings, stderr_console()
+    counts = await place.partition_counts(settings.kafka.topics)
     places = [(topic, n) for topic, count in counts.items() for n in range(count)]
     read = [(topic, n) for topic, count in target.partition_counts.items() for n in range(count)]
-    async with open_consumer(kafka) as consumer:
-        logs = KafkaLogs(consumer)
+    async with place.logs() as logs:
         check_counts(layout, target, await logs.oldest_ms(read))
         windows, now_ms = settings.metrics.window_specs(), time.time_ns() // 1_000_000
         short = await short_logs(logs, places, windows, settings.state.ttl_ms, now_ms)
@@ -235,12 +209,12 @@ async def _check_retention(
         console.print(line, markup=False)
     if short and not retained:
         raise CannotBuild(
-            "the topics do not reach back as far as the figures do. Let Kafka keep records longer, "
-            "or accept that with --from-retained"
+            f"the topics do not reach back as far as the figures do. {place.keeping}, or accept "
+            "that with --from-retained"
         )
 
 
-async def _wait_until_caught_up(store: RedisStore, building: Generation) -> None:
+async def _wait_until_caught_up(store: StateStore, building: Generation) -> None:
     """Wait until the build has caught up, and print its progress."""
     console, told = stderr_console(), ""
     while True:
@@ -257,7 +231,7 @@ async def _wait_until_caught_up(store: RedisStore, building: Generation) -> None
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int:
+async def _give_up(store: StateStore, place: Place, layout: Layout) -> int:
     """Delete the generation that is being built."""
     live, building = layout.in_force, layout.building
     if building is not None:
@@ -267,32 +241,33 @@ async def _give_up(store: RedisStore, settings: Settings, layout: Layout) -> int
             f"generation {live.number} has taken the place of the one before. To go back, build "
             "with the earlier settings"
         )
-    await _finish(store, settings)
+    await _finish(store, place)
     stderr_console().print("nothing is being built")
     return 0
 
 
-async def _finish(store: RedisStore, settings: Settings) -> None:
+async def _finish(store: StateStore, place: Place) -> None:
     """Complete a switch, together with the workers."""
-    fence: Fence = NoFence() if settings.kafka.output_topic is None else KafkaFence(settings.kafka)
-    told = False
-    while True:
-        layout = await finish(store, fence, lambda: asyncio.sleep(SETTLE_SECONDS))
-        current = layout.in_force
-        if not layout.to_purge or current is None:
-            return
-        if damaged := (await announcements(store, current)).damaged:
-            raise CannotBuild(
-                f"generation {current.number} is in force, but its state is damaged in "
-                f"{'partition' if len(damaged) == 1 else 'partitions'} "
-                f"{', '.join(map(str, damaged))}: their rows cannot be sent, and the state before "
-                "is kept. Restore a backup of Redis, or begin anew: `stream-metrics purge`. "
-                "No other build can begin before that"
-            )
-        if not told:
-            stderr_console().print(
-                f"generation {current.number} is in force. Its workers go through all of "
-                "their conversations once; then the state before is deleted"
-            )
-            told = True
-        await asyncio.sleep(POLL_SECONDS)
+    async with AsyncExitStack() as stack:
+        told = False
+        while True:
+            layout = await finish(store, place.fence(), place.settle)
+            current = layout.in_force
+            if not layout.to_purge or current is None:
+                return
+            if damaged := (await announcements(store, current)).damaged:
+                raise CannotBuild(
+                    f"generation {current.number} is in force, but its state is damaged in "
+                    f"{'partition' if len(damaged) == 1 else 'partitions'} "
+                    f"{', '.join(map(str, damaged))}: their rows cannot be sent, and the state "
+                    "before is kept. Restore a backup of Redis, or begin anew: "
+                    "`stream-metrics purge`. No other build can begin before that"
+                )
+            if not told:
+                stderr_console().print(
+                    f"generation {current.number} is in force. Its workers go through all of "
+                    "their conversations once; then the state before is deleted"
+                )
+                told = True
+                await stack.enter_async_context(place.finishing())
+            await asyncio.sleep(POLL_SECONDS)

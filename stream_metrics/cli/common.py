@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,14 +159,32 @@ def confirm(question: str, purpose: str, *, yes: bool) -> bool:
 @contextmanager
 def answered(purpose: str) -> Iterator[None]:
     """Raise ``UsageError`` if a question is not answered; ``purpose`` says what ``--yes`` would
-    do."""
+    do.
+
+    Ctrl-C is no answer at once, also where an event loop waits for the question and would only note
+    it.
+    """
     try:
-        yield
+        with _interruptible():
+            yield
     except typer.Abort:
         typer.echo(err=True)  # ends the line of the question
         raise UsageError(
             f"there was no answer; use --yes to {purpose} without being asked"
         ) from None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise ``KeyboardInterrupt``."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def time_text(ms: int) -> str:

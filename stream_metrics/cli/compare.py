@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -29,6 +31,7 @@ from stream_metrics.lab.reports.files import write_json, write_text
 from stream_metrics.lab.reports.html.comparison import comparison_page
 from stream_metrics.lab.reports.run_directory import read_observations, read_report
 from stream_metrics.lab.settings import UnpairedChoice
+from stream_metrics.live.local.folder import is_log
 
 COMPARISON: Final = "compare.json"
 PAGE: Final = "compare.html"
@@ -46,7 +49,8 @@ def compare(
     directories: Annotated[
         list[Path],
         typer.Argument(
-            help="Output directories of replay or evaluate. The others are compared with the first."
+            help="Output directories of replay or evaluate, or folders of `stream-metrics serve`. "
+            "The others are compared with the first."
         ),
     ],
     metric: Annotated[
@@ -132,11 +136,11 @@ def compare(
     gates = read_gates(fail_if, None, PARTS)
     method = _method(settings, test, unpaired_test, correction, alpha, resamples, seed)
     _check_tested(gates, method)
-    runs = _runs(directories)
     metrics = metric or settings.comparison.metrics or None
-    _check_labelled(gates, runs, metrics)
     try:
-        found = compare_runs(runs, method, metrics=metrics, dimensions=stratify or ())
+        with _runs(directories, settings) as runs:
+            _check_labelled(gates, runs, metrics)
+            found = compare_runs(runs, method, metrics=metrics, dimensions=stratify or ())
     except UnknownFigure as error:
         where = "--metric" if metric or not metrics else "setting comparison.metrics"
         raise UsageError(f"{where}: {error}") from error
@@ -213,17 +217,31 @@ def _check_labelled(
             raise UsageError(f"--fail-if {gate.text!r}: {no_labels(unlabelled)}")
 
 
-def _runs(directories: Sequence[Path]) -> list[Run]:
+@contextmanager
+def _runs(directories: Sequence[Path], settings: Settings) -> Iterator[list[Run]]:
+    """The runs; a log is replayed to a temporary folder first."""
     if len(directories) < 2:
         raise UsageError("give at least two directories; the others are compared with the first")
     short = [directory.resolve().name for directory in directories]
     names = short if len(set(short)) == len(short) else [str(one) for one in directories]
     if len(set(names)) < len(names):
         raise UsageError("a directory is given twice")
-    return [
-        Run(name, read_observations(directory), read_report(directory))
-        for name, directory in zip(names, directories, strict=True)
-    ]
+    with ExitStack() as stack:
+        yield [
+            Run(name, read_observations(run), read_report(run))
+            for name, directory in zip(names, directories, strict=True)
+            for run in [_run_directory(directory, settings, stack)]
+        ]
+
+
+def _run_directory(directory: Path, settings: Settings, stack: ExitStack) -> Path:
+    if not is_log(directory):
+        return directory
+    from stream_metrics.cli.replay import replay_log
+
+    out = Path(stack.enter_context(TemporaryDirectory(prefix="stream-metrics-")))
+    replay_log(directory, settings, out)
+    return out
 
 
 def figures_of_comparison(found: dict[str, Any]) -> dict[str, Figures]:

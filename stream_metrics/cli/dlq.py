@@ -19,21 +19,19 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
-    load_settings,
     text_table,
     time_text,
 )
-from stream_metrics.cli.kafka import run_kafka
+from stream_metrics.cli.places import DataOption, Place, place_of
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.decode import Event, decode
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.live.kafka.dead_letter_reader import (
+from stream_metrics.live.letters import (
     ForgetVersion,
     Forgotten,
     Letter,
     RecordId,
     Resubmitted,
-    read_letters,
 )
 
 WIDTH: Final = 250  # terminals wrap lines themselves, and files must not be truncated
@@ -121,10 +119,10 @@ def _conversations(letter: Letter) -> set[str]:
     return names
 
 
-async def read_letter_index(settings: Settings, topics: list[str]) -> LetterIndex:
-    """Everything on the dead-letter topics of ``topics``, without the values."""
-    index, limits = LetterIndex(), settings.engine_config().limits
-    async with aclosing(read_letters(settings.kafka, topics)) as letters:
+async def read_letter_index(place: Place, topics: list[str]) -> LetterIndex:
+    """Everything about dead letters of ``topics``, without the values."""
+    index, limits = LetterIndex(), place.settings.engine_config().limits
+    async with aclosing(place.letters(topics)) as letters:
         async for found in letters:
             if isinstance(found, Resubmitted):
                 index.resubmitted[found.place] = found.at
@@ -165,6 +163,7 @@ def dlq_list(
     topic: TopicOption = None,
     format_: FormatOption = "table",
     limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 1_000_000,
+    data: DataOption = None,
     config: ConfigOption = None,
 ) -> None:
     """List dead letters: where each record was read and why it was rejected.
@@ -176,9 +175,9 @@ def dlq_list(
     and offset. The state column says whether it was resubmitted, is truncated (its value was too
     large to be stored whole), or belongs to a forgotten conversation.
     """
-    settings = load_settings(config)
-    index = run_kafka(settings, read_letter_index(settings, _with_traces(settings, topic)))
-    letters = [index.letters[place] for place in sorted(index.letters)][:limit]
+    place = place_of(config, data)
+    index = place.run(read_letter_index(place, _with_traces(place.settings, topic)))
+    letters = [index.letters[one] for one in sorted(index.letters)][:limit]
     if format_ == "json":
         for listed in letters:
             more = {

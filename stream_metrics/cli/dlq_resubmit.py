@@ -16,7 +16,6 @@ from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
     confirm,
-    load_settings,
     printable,
 )
 from stream_metrics.cli.dlq import (
@@ -29,16 +28,12 @@ from stream_metrics.cli.dlq import (
     read_letter_index,
     table_of,
 )
-from stream_metrics.cli.kafka import run_kafka
-from stream_metrics.cli.settings import Settings
-from stream_metrics.clients.kafka.producer import open_producer, send_all
-from stream_metrics.clients.kafka.topics import partition_counts
+from stream_metrics.cli.places import DataOption, Place, place_of
 from stream_metrics.core.events.decode import REASONS
-from stream_metrics.live.kafka.dead_letter_reader import (
+from stream_metrics.live.letters import (
     Letter,
     RecordId,
     format_record_id,
-    read_letters,
     resubmission,
     resubmitted_mark,
 )
@@ -63,9 +58,10 @@ def dlq_resubmit(
             help="Only dead letters with this reason, such as over_limit.", show_default=False
         ),
     ] = None,
-    place: Annotated[
+    places_: Annotated[
         list[str] | None,
         typer.Option(
+            "--place",
             help="Only this dead letter, given as TOPIC/PARTITION/OFFSET. May be repeated.",
             show_default=False,
         ),
@@ -78,6 +74,7 @@ def dlq_resubmit(
         bool, typer.Option("--dry-run", help="Show what would be sent without sending anything.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    data: DataOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Send the records of dead letters to their input topics again, after a fix.
@@ -87,14 +84,15 @@ def dlq_resubmit(
     are given must match), or take --all. Truncated ones, those of forgotten conversations, and
     those resubmitted before are not sent.
     """
-    settings = load_settings(config)
-    places = {parse_place(text, settings) for text in place or ()}
+    place = place_of(config, data)
+    settings = place.settings
+    places = {parse_place(text, settings) for text in places_ or ()}
     if everything == bool(topic or reason or places):
         raise UsageError("choose letters with --topic, --reason or --place, or all with --all")
     if reason is not None and reason not in REASONS:
         raise UsageError(f"--reason {reason!r}: use one of {', '.join(REASONS)}")
     topics = input_topics(settings, topic)
-    index = run_kafka(settings, read_letter_index(settings, topics))
+    index = place.run(read_letter_index(place, topics))
     if absent := places - index.letters.keys():
         raise UsageError(f"no dead letter of {', '.join(sorted(map(format_record_id, absent)))}")
     choice = choose(index, reason, places, again=again)
@@ -105,7 +103,7 @@ def dlq_resubmit(
             typer.echo("nothing was sent (--dry-run)")
         return
     _confirm(len(choice.letters), yes=yes)
-    sent, refused = run_kafka(settings, _resubmit(settings, topics, choice.letters))
+    sent, refused = place.run(_resubmit(place, topics, choice.letters))
     typer.echo(f"{sent:,} re-submitted")
     if refused:
         for line in refused[:REFUSED_LISTED]:
@@ -161,18 +159,18 @@ def _confirm(count: int, *, yes: bool) -> None:
 
 
 async def _resubmit(
-    settings: Settings, topics: list[str], chosen: list[LetterSummary]
+    place: Place, topics: list[str], chosen: list[LetterSummary]
 ) -> tuple[int, list[str]]:
     """Send the records of the chosen letters, and mark those that are stored.
 
     Returns how many are stored, and a line for each that failed.
     """
-    counts = await partition_counts(settings.kafka, topics)
+    counts = await place.partition_counts(topics)
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     sent, refused = 0, []
     async with (
-        open_producer(settings.kafka) as producer,
-        aclosing(_with_values(settings, topics, chosen)) as parts,
+        place.sending() as send,
+        aclosing(_with_values(place, topics, chosen)) as parts,
     ):
         async for part in parts:
             there = []
@@ -181,7 +179,7 @@ async def _resubmit(
                     there.append(letter)
                 else:
                     refused.append(f"{format_record_id(letter.place)}: there is no such partition")
-            answers = await send_all(producer, map(resubmission, there))
+            answers = await send(map(resubmission, there))
             stored = []
             for letter, error in zip(there, answers, strict=True):
                 if error is None:
@@ -191,7 +189,7 @@ async def _resubmit(
                         f"{format_record_id(letter.place)}: {type(error).__name__}: {error}"
                     )
             sent += len(stored)
-            marks = await send_all(producer, (resubmitted_mark(one, at) for one in stored))
+            marks = await send(resubmitted_mark(one, at) for one in stored)
             for error in filter(None, marks):
                 raise UsageError(
                     f"{sent:,} records were re-submitted, but cannot be marked as such: "
@@ -201,13 +199,13 @@ async def _resubmit(
 
 
 async def _with_values(
-    settings: Settings, topics: list[str], chosen: list[LetterSummary]
+    place: Place, topics: list[str], chosen: list[LetterSummary]
 ) -> AsyncGenerator[list[Letter], None]:
     """Read the chosen letters again, with their values, in batches; each letter once."""
     wanted = {listed.letter.stored_at for listed in chosen}
     concerned = {listed.letter.record.topic for listed in chosen}
     part: list[Letter] = []
-    stored = read_letters(settings.kafka, [topic for topic in topics if topic in concerned])
+    stored = place.letters([topic for topic in topics if topic in concerned])
     async with aclosing(stored) as letters:
         async for found in letters:
             if isinstance(found, Letter) and found.stored_at in wanted:

@@ -14,7 +14,6 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
-    load_settings,
     printable,
     time_text,
 )
@@ -24,24 +23,18 @@ from stream_metrics.cli.dlq import (
     parse_place,
     read_letter_index,
 )
-from stream_metrics.cli.kafka import run_kafka
-from stream_metrics.cli.settings import Settings
+from stream_metrics.cli.places import DataOption, Place, place_of
 from stream_metrics.core.events.decode import levels
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.turns import turn_text
-from stream_metrics.live.kafka.dead_letter_reader import (
-    Letter,
-    RecordId,
-    format_record_id,
-    read_letters,
-)
+from stream_metrics.live.letters import Letter, RecordId, format_record_id
 
 SHOWN_CHARACTERS: Final = 100_000  # of a key or value, for people
 BYTES_A_LINE: Final = 16
 
 
 def dlq_show(
-    place: Annotated[
+    letter_place: Annotated[
         list[str],
         typer.Argument(
             help="The letter: TOPIC PARTITION OFFSET as `dlq list` shows them, or "
@@ -51,6 +44,7 @@ def dlq_show(
         ),
     ],
     format_: FormatOption = "table",
+    data: DataOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Print one dead letter: where its record was read, why it was rejected, its key and value.
@@ -60,9 +54,10 @@ def dlq_show(
     truncates nothing, and encodes bytes that are not UTF-8 as base64. The record is printed as its
     producer sent it, including all texts in it.
     """
-    settings = load_settings(config)
-    wanted = parse_place("/".join(place), settings, "letter")
-    index, letter = run_kafka(settings, _find(settings, wanted))
+    place = place_of(config, data)
+    settings = place.settings
+    wanted = parse_place("/".join(letter_place), settings, "letter")
+    index, letter = place.run(_find(place, wanted))
     state = index.state(LetterSummary.of(letter, settings.engine_config().limits))
     if format_ == "json":
         typer.echo(json.dumps(document(letter, state)))
@@ -74,16 +69,18 @@ def dlq_show(
         typer.echo(f"the {what} is cut here; --format json prints all of it", err=True)
 
 
-async def _find(settings: Settings, wanted: RecordId) -> tuple[LetterIndex, Letter]:
+async def _find(place: Place, wanted: RecordId) -> tuple[LetterIndex, Letter]:
     """The index, and the letter with its value; if there are copies, the listed one."""
-    index = await read_letter_index(settings, [wanted[0]])
+    index = await read_letter_index(place, [wanted[0]])
     if wanted not in index.letters:
         raise UsageError(
-            f"there is no dead letter of {format_record_id(wanted)}; `stream-metrics dlq list` "
-            "shows which there are"
+            place.told(
+                f"there is no dead letter of {format_record_id(wanted)}; `stream-metrics dlq list` "
+                "shows which there are"
+            )
         )
     stored_at = index.letters[wanted].letter.stored_at
-    async with aclosing(read_letters(settings.kafka, [wanted[0]])) as letters:
+    async with aclosing(place.letters([wanted[0]])) as letters:
         async for found in letters:
             if isinstance(found, Letter) and found.stored_at == stored_at:
                 return index, found

@@ -23,6 +23,7 @@ from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.cli.trace_files import OtherRecords, with_folders
 from stream_metrics.core.telemetry import Options, SpanMapping
 from stream_metrics.lab.sources.otlp.explanation import Explanation, as_documents
+from stream_metrics.live.local.tables import SPANS
 
 
 def explain(
@@ -30,7 +31,7 @@ def explain(
         list[str],
         typer.Argument(
             help="OTLP traces (JSON or protobuf; plain, .gz, .zst): files, globs, folders, "
-            "- for standard input, or kafka:TOPIC.",
+            "- for standard input, kafka:TOPIC, or the folder of `serve`.",
             metavar="SOURCES",
         ),
     ],
@@ -56,7 +57,7 @@ def explain(
     """
     settings = load_settings(config, connects=any(one.startswith(KAFKA) for one in sources))
     named = with_folders(sources)
-    source = Sources(named, settings, since, until)
+    source = Sources(named, settings, since, until, topic=SPANS)
     explanation = Explanation(partial(_with_row, settings), settings.engine_config().limits)
     console = stderr_console()
     with console.status("reading, and trying what may help") if console.is_terminal else quiet():

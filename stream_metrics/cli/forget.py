@@ -19,28 +19,19 @@ from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
     confirm,
-    load_settings,
     parse_time,
     printable,
 )
 from stream_metrics.cli.dlq import WIDTH, LetterSummary, read_letter_index, table_of
-from stream_metrics.cli.kafka import run_kafka
-from stream_metrics.cli.redis import open_store
-from stream_metrics.cli.settings import Settings, mask_url
-from stream_metrics.clients.kafka.producer import OutgoingRecord, open_producer, send_all
-from stream_metrics.clients.kafka.topics import partition_counts
+from stream_metrics.cli.places import DataOption, Place, place_of
+from stream_metrics.clients.kafka.records import OutgoingRecord
 from stream_metrics.core.engine.codec import UnknownSchema, stored_header
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.core.events.decode import EARLIEST_US, Event, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.times import DAY_US, rfc3339
-from stream_metrics.live.kafka.dead_letter_reader import (
-    DeadLetterTopicMissing,
-    ForgetVersion,
-    forgotten_mark,
-)
-from stream_metrics.live.kafka.output import erasures
-from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
+from stream_metrics.live.letters import ForgetVersion, forgotten_mark
+from stream_metrics.live.ports import StateStore
 from stream_metrics.live.worker.options import conversation_key
 from stream_metrics.live.worker.ownership.generations import state_in_force
 
@@ -68,6 +59,7 @@ def forget(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    data: DataOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Erase conversations by sending a [bold]forget[/bold] event for each to every input partition.
@@ -81,10 +73,11 @@ def forget(
     The others are forgotten as well, because their events may still arrive or be read again. The
     exit code is 1 if you decline.
     """
-    settings = load_settings(config)
+    place = place_of(config, data)
+    settings = place.settings
     ids = read_ids(conversations or [], file)
     version = (parse_until(until), f"forget-{uuid.uuid4().hex}")
-    for line in _presence(settings, ids):
+    for line in _presence(place, ids):
         typer.echo(line)
     them = (
         "1 conversation, with its" if len(ids) == 1 else f"{len(ids):,} conversations, with their"
@@ -95,28 +88,28 @@ def forget(
         raise typer.Exit(1)
     events = {conversation: _event(conversation, version) for conversation in ids}
     if settings.kafka.output_topic is not None:
-        run_kafka(settings, _erase_rows(settings, ids))
+        place.run(_erase_rows(place, ids))
         typer.echo(f"conversations: {len(ids):,}; null is written to {settings.kafka.output_topic}")
-    partitions = run_kafka(settings, _write(settings, events))
+    partitions = place.run(_write(place, events))
     topics = list(settings.kafka.topics)
     typer.echo(
         f"conversations: {len(ids):,}; a forget of each is written to {partitions:,} partitions of "
         f"{' and '.join(topics)}, and erases events up to {rfc3339(version[0])}"
     )
     for topic in topics:
-        _mark(settings, topic, ids, version)
+        _mark(place, topic, ids, version)
 
 
-def _presence(settings: Settings, ids: list[str]) -> list[str]:
+def _presence(place: Place, ids: list[str]) -> list[str]:
     """A line per conversation that says whether it is in the state.
 
-    If the state cannot be read, one line says that, because erasing needs only Kafka.
+    If the state cannot be read, one line says that, because erasing does not need it.
     """
     try:
-        located = asyncio.run(_located(settings, ids))
-    except (StoreUnavailable, StoreRefused, DamagedState, UnknownSchema) as error:
-        where = mask_url(settings.redis.url)
-        return [f"whether they are in the state cannot be told: redis {where}: {error}"]
+        with place.errors():
+            located = asyncio.run(_located(place, ids))
+    except (UsageError, DamagedState, UnknownSchema) as error:
+        return [f"whether they are in the state cannot be told: {error}"]
     lines = []
     for conversation, numbers in located.items():
         where = "not in the state"
@@ -131,8 +124,8 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-async def _located(settings: Settings, ids: list[str]) -> dict[str, list[int]]:
-    async with open_store(settings) as store:
+async def _located(place: Place, ids: list[str]) -> dict[str, list[int]]:
+    async with place.store() as store:
         return await located(await state_in_force(store), ids)
 
 
@@ -214,34 +207,37 @@ def _event(conversation: str, version: ForgetVersion) -> bytes:
     return value
 
 
-async def _erase_rows(settings: Settings, conversations: list[str]) -> None:
+async def _erase_rows(place: Place, conversations: list[str]) -> None:
     """Write nulls to the output topic, for conversations that have expired.
 
     For conversations that are in the state, workers send nulls themselves. This is done before the
     events are written, because what workers send after reading them must come later.
     """
-    topic = settings.kafka.output_topic
+    from stream_metrics.live.kafka.output import erasures  # imports a Kafka client
+
+    kafka = place.settings.kafka
+    topic = kafka.output_topic
     assert topic is not None
-    counts = await partition_counts(settings.kafka, [topic])
+    counts = await place.partition_counts([topic])
     if topic not in counts:
         raise UsageError(f"topic {topic} does not exist; see kafka.output_topic")
-    erased = await erasures(settings.kafka, counts[topic], conversations)
-    await _send(settings, erased, "nothing is forgotten yet")
+    erased = await erasures(kafka, counts[topic], conversations)
+    await _send(place, erased, "nothing is forgotten yet")
 
 
-async def _write(settings: Settings, events: dict[str, bytes]) -> int:
+async def _write(place: Place, events: dict[str, bytes]) -> int:
     """Write each event to every partition of every input topic; returns the partition count.
 
     One topic would reach every state partition. But topics have different retention, and a worker
     that reads one of them again must find the ``forget`` after the events.
     """
-    topics = settings.kafka.topics
-    counts = await partition_counts(settings.kafka, topics)
+    topics = place.settings.kafka.topics
+    counts = await place.partition_counts(topics)
     missing = [topic for topic in topics if topic not in counts]
     if missing:
         raise UsageError(f"input topics do not exist: {', '.join(missing)}; see kafka.topics")
     await _send(
-        settings,
+        place,
         (
             OutgoingRecord(topic, number, conversation.encode(), value)
             for conversation, value in events.items()
@@ -253,11 +249,11 @@ async def _write(settings: Settings, events: dict[str, bytes]) -> int:
     return max(counts.values())
 
 
-async def _send(settings: Settings, records: Iterable[OutgoingRecord], otherwise: str) -> None:
+async def _send(place: Place, records: Iterable[OutgoingRecord], otherwise: str) -> None:
     todo = iter(records)
-    async with open_producer(settings.kafka) as producer:
+    async with place.sending() as send:
         while part := list(islice(todo, BATCH_SIZE)):
-            for record, error in zip(part, await send_all(producer, part), strict=True):
+            for record, error in zip(part, await send(part), strict=True):
                 if error is not None:
                     raise UsageError(
                         f"cannot write to {record.topic}, partition {record.partition}: "
@@ -265,20 +261,20 @@ async def _send(settings: Settings, records: Iterable[OutgoingRecord], otherwise
                     )
 
 
-def _mark(settings: Settings, topic: str, ids: list[str], version: ForgetVersion) -> None:
+def _mark(place: Place, topic: str, ids: list[str], version: ForgetVersion) -> None:
     """Write marks to a dead-letter topic, and list the letters of the forgotten conversations."""
     wanted = frozenset(ids)
     try:
-        letters = run_kafka(settings, _letters(settings, topic, wanted, version))
+        letters = place.run(_letters(place, topic, wanted, version))
     except UsageError as error:
-        if isinstance(error.__cause__, DeadLetterTopicMissing):
-            suffix = settings.kafka.dead_letter_suffix
-            typer.echo(f"dead letters from {topic}: none, there is no topic {topic}{suffix}")
-            return
         raise UsageError(
             f"{error}. The events are written, but the dead letters of {topic} are not marked: "
             "run this again before any of them is re-submitted"
         ) from error
+    if letters is None:
+        suffix = place.settings.kafka.dead_letter_suffix
+        typer.echo(f"dead letters from {topic}: none, there is no topic {topic}{suffix}")
+        return
     if not letters:
         typer.echo(f"dead letters of them from {topic}: none")
         return
@@ -287,17 +283,20 @@ def _mark(settings: Settings, topic: str, ids: list[str], version: ForgetVersion
 
 
 async def _letters(
-    settings: Settings, topic: str, wanted: frozenset[str], version: ForgetVersion
-) -> list[LetterSummary]:
-    letters = topic + settings.kafka.dead_letter_suffix
-    index = await read_letter_index(settings, [topic])
-    counts = await partition_counts(settings.kafka, [letters])
+    place: Place, topic: str, wanted: frozenset[str], version: ForgetVersion
+) -> list[LetterSummary] | None:
+    """The letters of forgotten conversations, marked; None if there is no dead-letter topic."""
+    letters = topic + place.settings.kafka.dead_letter_suffix
+    counts = await place.partition_counts([letters])
+    if letters not in counts:
+        return None
+    index = await read_letter_index(place, [topic])
     marks = (
         forgotten_mark(letters, number, conversation, version)
         for conversation in sorted(wanted)
         for number in range(counts[letters])
     )
-    await _send(settings, marks, "its dead letters are not marked")
+    await _send(place, marks, "its dead letters are not marked")
     for conversation in wanted:
         until = index.forgotten.get(conversation, version)
         index.forgotten[conversation] = max(until, version)

@@ -32,6 +32,7 @@ from stream_metrics.cli.topic_source import TopicSource
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.telemetry import HELP, Event
 from stream_metrics.lab.sources.evaluation_reader import EvaluationReader
+from stream_metrics.live.local.tables import SPANS
 
 LISTED: Final = 100
 
@@ -48,8 +49,8 @@ def labels(
     traces: Annotated[
         list[str],
         typer.Option(
-            help="The OTLP traces that the scores are about: a file, a glob or kafka:TOPIC. May be "
-            "repeated."
+            help="The OTLP traces that the scores are about: a file, a glob, kafka:TOPIC or the "
+            "folder of `stream-metrics serve`. May be repeated."
         ),
     ],
     into_kafka: Annotated[
@@ -96,7 +97,9 @@ def labels(
     time_us = None if given is None else parse_time("--time", given)
     found = _read(scores, settings, since, until, time_us)
     console = stderr_console()
-    events, unused, others = Sources(traces, settings, since, until).label_events(found.evaluations)
+    events, unused, others = Sources(traces, settings, since, until, topic=SPANS).label_events(
+        found.evaluations
+    )
     unused = [*found.unused, *unused]
     for one in unused[:limit]:
         console.print(printable(f"{one.origin}: {one.reason}: {one.message}"), markup=False)

@@ -325,8 +325,12 @@ class WorkerProcess:
         """Export the reasons of ``/readyz`` all the time, also before there is a loop, and while a
         call does not return."""
         while True:
-            self.operations.obstructed(self.health.unready_reasons())
+            self.obstructed(self.health.unready_reasons())
             await asyncio.sleep(REPORT_SECONDS)
+
+    def obstructed(self, reasons: Mapping[str, str]) -> None:
+        """Export the reasons."""
+        self.operations.obstructed(reasons)
 
     async def notify(self, notes: Notes) -> None:
         """Tell who is to be told what fires and what ends, until it is cancelled; ``notes`` keeps

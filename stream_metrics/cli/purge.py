@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from stream_metrics.cli.client_options import redis_options
 from stream_metrics.cli.common import (
     ConfigOption,
     UsageError,
     answered,
-    load_settings,
     stderr_console,
 )
-from stream_metrics.cli.group_members import describe_group_members
-from stream_metrics.cli.redis import redis_errors
-from stream_metrics.cli.settings import Settings, mask_url
+from stream_metrics.cli.places import DataOption, Place, place_of
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import Layout
 from stream_metrics.live.ports import StateStore
-from stream_metrics.live.redis.connect import connect
 from stream_metrics.live.worker.ownership.generations import change
 from stream_metrics.live.worker.ownership.switch import delete_all
 
@@ -59,6 +54,7 @@ def purge(
             "--force", help="Delete even if the group has members, or if Kafka cannot be asked."
         ),
     ] = False,
+    data: DataOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Delete the state of a namespace that is no longer used. This cannot be undone.
@@ -67,22 +63,18 @@ def purge(
     can start on half of the state; run it again. The exit code is 1 if you answer no, and 2 if
     the purge is refused.
     """
-    settings = load_settings(config)
-    with redis_errors(settings, PURGE_AGAIN):
-        code = asyncio.run(_purge(settings, namespace or settings.namespace, yes, force))
+    place = place_of(config, data).of_namespace(namespace)
+    with place.errors(PURGE_AGAIN):
+        code = asyncio.run(_purge(place, yes, force))
     if code:
         raise typer.Exit(code)
 
 
-async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> int:
+async def _purge(place: Place, yes: bool, force: bool) -> int:
     console = stderr_console()
-    try:
-        store = connect(replace(redis_options(settings), namespace=namespace))
-    except ValueError as error:
-        raise UsageError(f"--namespace: {error}") from error
-    try:
+    where, (kind, name) = place.where, place.confirmation
+    async with place.store(writes=True) as store:
         content = await _namespace_content(store)
-        where = f"namespace {namespace!r} in {mask_url(settings.redis.url)}"
         if not content.layout.generations:
             # For workers that wait until it is put back, unless it has been by now.
             layout = await change(store, lambda now: now if now.generations else now.emptied())
@@ -99,21 +91,16 @@ async def _purge(settings: Settings, namespace: str, yes: bool, force: bool) -> 
         console.print(f"  written by     {', '.join(map(repr, content.groups))}")
         if content.unfinished:
             console.print(f"  left over from a wipe that was cut off: {content.unfinished}")
-        await _refuse_if_owned(settings, content, force, console)
+        await _refuse_if_owned(place, content, force, console)
         with answered("delete it"):
-            if not yes and typer.prompt("Type the namespace to delete it", err=True) != namespace:
+            if not yes and typer.prompt(f"Type {kind} to delete it", err=True) != name:
                 console.print("the name is different; nothing was deleted")
                 return 1
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("deleting", total=content.conversations or None)
             await delete_all(store, lambda count: progress.advance(task, count))
-        await store.drop_notes()
-    finally:
-        await store.close()
-    console.print(
-        f"{where} is deleted. The group's committed offsets are in Kafka: delete the group"
-    )
-    console.print("there too (kafka-consumer-groups --delete) before you use its name again")
+        left = await place.purged(store, content.groups)
+    console.print(f"the state of {where} is deleted. {left}")
     return 0
 
 
@@ -133,9 +120,9 @@ async def _namespace_content(store: StateStore) -> NamespaceContent:
 
 
 async def _refuse_if_owned(
-    settings: Settings, content: NamespaceContent, force: bool, console: Console
+    place: Place, content: NamespaceContent, force: bool, console: Console
 ) -> None:
-    why = await describe_group_members(settings, content.groups)
+    why = await place.users(content.groups)
     if not why:
         return
     if not force:

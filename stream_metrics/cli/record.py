@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -20,11 +20,15 @@ from stream_metrics.cli.common import (
     load_settings,
     stderr_console,
 )
+from stream_metrics.cli.log_source import LogSource
 from stream_metrics.cli.sources import SinceOption, UntilOption, parse_marks
-from stream_metrics.cli.topic_source import TopicSource
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.sources.parquet import ParquetError
 from stream_metrics.lab.sources.recording import recording
+from stream_metrics.live.local.tables import EVENTS
+
+if TYPE_CHECKING:
+    from stream_metrics.cli.topic_source import TopicSource
 
 SHOW_EVERY: Final = 1_000
 SAY_EVERY_SECONDS: Final = 10.0
@@ -48,6 +52,16 @@ class _RecordCounts:
 
 
 def record(
+    *,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The folder of `stream-metrics serve`, whose log is recorded instead of topics of "
+            "Kafka.",
+            metavar="[DIR]",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         str,
         typer.Option(
@@ -61,7 +75,8 @@ def record(
         list[str] | None,
         typer.Option(
             "--topic",
-            help="A topic to record. May be repeated. Default: `kafka.topics`.",
+            help="A topic to record. May be repeated. Default: `kafka.topics`, or of a folder "
+            "[bold]events[/bold]; it has [bold]spans[/bold], too.",
             show_default=False,
         ),
     ] = None,
@@ -75,8 +90,15 @@ def record(
     time, so that [bold]replay[/bold] of the file gives the same results as a replay of the topics.
     The file appears once it is complete. No consumer group is affected.
     """
-    settings = load_settings(config)
-    source = TopicSource(settings, topics or list(settings.kafka.topics), parse_marks(since, until))
+    settings = load_settings(config, connects=folder is None)
+    marks = parse_marks(since, until)
+    source: TopicSource | LogSource
+    if folder is None:
+        from stream_metrics.cli.topic_source import TopicSource  # imports a Kafka client
+
+        source = TopicSource(settings, topics or list(settings.kafka.topics), marks)
+    else:
+        source = LogSource(folder, topics or [EVENTS], marks)
     try:
         counted = _record(source, out)
     except ParquetError as error:
@@ -88,7 +110,7 @@ def record(
     _print_summary(source, counted, out)
 
 
-def _record(source: TopicSource, out: str) -> _RecordCounts:
+def _record(source: TopicSource | LogSource, out: str) -> _RecordCounts:
     counted, read, told = _RecordCounts(), 0, time.monotonic()
     console = Console(stderr=True)
     columns = (
@@ -118,7 +140,7 @@ def _record(source: TopicSource, out: str) -> _RecordCounts:
     return counted
 
 
-def _print_summary(source: TopicSource, counted: _RecordCounts, out: str) -> None:
+def _print_summary(source: TopicSource | LogSource, counted: _RecordCounts, out: str) -> None:
     for topic, partitions in source.spans.items():
         records = sum(counted.records[topic, int(number)] for number in partitions)
         offsets = sum(end - first for first, end in partitions.values())

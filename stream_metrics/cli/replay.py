@@ -32,6 +32,7 @@ from stream_metrics.cli.gates import FailIfOption, fail_if_crossed, read_gates
 from stream_metrics.cli.predicates import PredicateOption
 from stream_metrics.cli.progress import show_progress
 from stream_metrics.cli.replay_options import check_usable, conversation_link, replay_options
+from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.cli.trace_files import with_folders
 from stream_metrics.core.compiled import ENGINE
@@ -121,10 +122,12 @@ IntoKafkaOption = Annotated[
     ),
 ]
 SpeedOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="With --into-kafka: [bold]1x[/bold] is the recorded pace, [bold]10x[/bold] ten times "
-        "as fast, [bold]max[/bold] without pauses."
+        "as fast, [bold]max[/bold] without pauses. Default: 1x, but max for a folder of "
+        "[bold]serve[/bold].",
+        show_default=False,
     ),
 ]
 ShiftOption = Annotated[
@@ -142,7 +145,7 @@ def replay(
         list[str],
         typer.Argument(
             help="JSONL files (plain, .gz, .zst), Parquet, OTLP traces (JSON or protobuf), globs, "
-            "folders of OTLP traces, - for standard input, or kafka:TOPIC."
+            "folders of OTLP traces, - for standard input, kafka:TOPIC, or the folder of `serve`."
         ),
     ],
     out: OutOption = Path("out"),
@@ -174,7 +177,7 @@ def replay(
         typer.Option("--restart", help="Start over instead of resuming an interrupted replay."),
     ] = False,
     into_kafka: IntoKafkaOption = False,
-    speed: SpeedOption = "1x",
+    speed: SpeedOption = None,
     shift: ShiftOption = False,
     fail_if: FailIfOption = None,
     config: ConfigOption = None,
@@ -211,7 +214,7 @@ def replay(
 
         send_recording(source, settings, speed, shift=shift)
         return
-    if shift or speed != "1x":
+    if shift or speed is not None:
         raise UsageError("--speed and --shift need --into-kafka: a replay into files never waits")
     chosen = turn_scope or "turn_scope" in settings.metrics.model_fields_set
     if not chosen and source.has_traces:
@@ -255,6 +258,26 @@ def replay(
     _summary(report, out)
     check_usable(report, source.names)
     fail_if_crossed(gates, {"": figures_of_report(report)}, PARTS)
+
+
+def replay_log(folder: Path, settings: Settings, out: Path) -> None:
+    """Replay the log of ``stream-metrics serve`` to ``out``, without a page; raises
+    ``UsageError``."""
+    chosen = "turn_scope" in settings.metrics.model_fields_set
+    options, shown = replay_options(settings, turn_scope=None if chosen else "all")
+    source = Sources([str(folder)], settings, "earliest", "end", out)
+    task = ReplayTask(
+        ReplaySource(source.names, source.identity, source.located_records, source.ranges),
+        options,
+        out,
+        shown,
+        False,
+        (),
+        Execution(_cores()),
+    )
+    with show_progress(lambda: source.offsets) as progress, _usage_errors(out):
+        written, _ = run(task, progress)
+    check_usable(written, source.names)
 
 
 def report(

@@ -54,10 +54,10 @@ def serve(
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Receive events, and show their figures, in one process without servers.
+    """Receive traces and events, and show their figures, in one process without servers.
 
-    State and events are in one file. What was answered is on the disk: after a crash the figures
-    are those of all events that were accepted. SIGTERM finishes what was begun.
+    State, spans and events are in one file. What was answered is on the disk: after a crash the
+    figures are those of all that was accepted. SIGTERM finishes what was begun.
     """
     settings = load_settings(config, connects=False)
     flags: dict[str, dict[str, object]] = {

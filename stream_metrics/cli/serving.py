@@ -6,7 +6,7 @@ import asyncio
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Final
@@ -19,6 +19,7 @@ from stream_metrics import __version__
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import identity, web_options
 from stream_metrics.cli.process import WorkerProcess, prepare_process
+from stream_metrics.cli.serving_traces import Traces, refusals_rule
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
@@ -37,9 +38,11 @@ from stream_metrics.live.local.folder import (
     digest_key_file,
     held,
     prepare_database,
+    told_for,
 )
 from stream_metrics.live.local.letters import LocalDeadLetters
 from stream_metrics.live.local.log import Log, Retention
+from stream_metrics.live.local.otlp import OtlpReceiver
 from stream_metrics.live.local.receiver import Doors, Receiver
 from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.store import LocalStore
@@ -57,7 +60,6 @@ from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Stopped
 
 TRIM_SECONDS: Final = 10.0
-CACHE_RESULTS: Final = 100_000  # a file is near, so that less has to be in memory
 OF_SERVERS: Final = frozenset(
     ("redis", "kafka", "fetch", "rights", "topics", "memory", "partitions")
 )
@@ -82,9 +84,8 @@ class ServeProcess(WorkerProcess):
 
     def __init__(self, settings: Settings, database: Database, clock: Clock | None = None) -> None:
         rules = [rule for rule in RULES if rule.name not in OF_SERVERS]
-        if "cache_results" not in settings.state.model_fields_set:
-            state = settings.state.model_copy(update={"cache_results": CACHE_RESULTS})
-            settings = settings.model_copy(update={"state": state})
+        rules.append(refusals_rule(lambda worker: self.traces.page.finding(worker)))
+        settings = settings.in_one_process()
         super().__init__(settings, TOPICS, clock, rules=rules, readable=True)
         self._database = database
         self.records = Log(database)
@@ -97,7 +98,18 @@ class ServeProcess(WorkerProcess):
             self._metrics,
             self.health,
             self.clock.now_ms,
+            self.operations.bug,
         )
+        self.traces = Traces(
+            settings,
+            database,
+            self.records,
+            self.registry,
+            self.health,
+            self._metrics,
+            self.clock,
+        )
+        self.otlp = OtlpReceiver(self.receiver, self.records, self.traces.scores, self.clock.now_ms)
 
     def _conversations(self) -> ConversationPages:
         """The pages of conversations, by the settings of the state that the page shows."""
@@ -128,6 +140,11 @@ class ServeProcess(WorkerProcess):
         self, settings: Settings, generation: Generation, layout: Layout, space: StateStore
     ) -> None:
         """See ``WorkerProcess.work``."""
+        if not generation.in_force:
+            raise OtherIdentity(
+                "the state of these settings is still being built. Finish that first: "
+                "`stream-metrics build`; until then, serve with the settings before"
+            )
         letters = LocalDeadLetters(self._database, self.clock.now_ms)
         published = self.publish(space, generation, letters)
         state = self.keep_state(settings, generation, layout, space, published)
@@ -138,7 +155,17 @@ class ServeProcess(WorkerProcess):
             commit_interval_seconds=settings.kafka.commit_interval_seconds,
         )
         loop = self.loop_over(source, state, options, {})
-        await self.run_loop(loop, state, watchers=[self._keep()])
+        await self.run_loop(loop, state, beside=[self.traces.part()], watchers=[self._keep()])
+
+    def obstructed(self, reasons: Mapping[str, str]) -> None:
+        """See ``WorkerProcess.obstructed``."""
+        self.operations.obstructed(reasons)
+        self.traces.obstructed(reasons)
+
+    def stop(self) -> None:
+        """See ``WorkerProcess.stop``."""
+        self.traces.stop()
+        super().stop()
 
     async def _keep(self) -> None:
         """Trim the log, and tell how full the cache is, at intervals."""
@@ -155,7 +182,7 @@ class ServeProcess(WorkerProcess):
         """Delete what is too old or too much, and tell how large the file is."""
         serve = self.settings.serve
         ages_ms = {EVENTS: serve.retention_ms, SPANS: serve.spans_retention_ms}
-        retention = Retention(ages_ms, serve.max_bytes)
+        retention = Retention(ages_ms, serve.max_bytes, self.settings.bridge.known_ms)
         while await self.records.trim(retention, self.clock.now_ms()):
             await asyncio.sleep(0)
         deleted, used = await self.records.deleted(), await self.records.used_bytes()
@@ -173,7 +200,7 @@ def run_serve(settings: Settings, announce: Callable[[str, str], None]) -> int:
         with _open_files(), held(settings.serve.data):
             uvloop.run(_serve(_with_key(settings), announce))
     except REFUSALS as error:
-        log.error("the process cannot work", reason=str(error))
+        log.error("the process cannot work", reason=told_for(settings.serve.data, str(error)))
         return 2
     except Exception:
         log.exception("the process crashed")
@@ -259,9 +286,11 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
         log.warning("web", problem=warning)
     app = make_app(process.pages)
     process.page.add_to(app)
+    process.traces.page.add_to(app)
     process.conversations.add_to(app)
     doors = web.Application()
     process.receiver.add_to(doors)
+    process.otlp.add_to(doors)
     try:
         pages = await serve(options, app)
     except OSError as error:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 from pydantic_settings import (
@@ -47,6 +47,11 @@ from stream_metrics.live.settings import (
     StateSettings,
     WebSettings,
 )
+
+ONE_PROCESS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "state": {"cache_results": 100_000},
+    "metrics": {"turn_scope": "all"},
+}
 
 
 class LogSettings(SettingsTable):
@@ -150,6 +155,16 @@ class Settings(BaseSettings):
     def namespace(self) -> str:
         """The prefix of all keys in Redis."""
         return self.redis.namespace or self.kafka.group_id
+
+    def in_one_process(self) -> Settings:
+        """These settings, with the defaults of ``stream-metrics serve``: a file is near, so less
+        has to be in memory, and traces tell every turn."""
+        found = self
+        for name, defaults in ONE_PROCESS.items():
+            table = getattr(found, name)
+            left = {key: v for key, v in defaults.items() if key not in table.model_fields_set}
+            found = found.model_copy(update={name: table.model_copy(update=left)})
+        return found
 
     def engine_config(self) -> EngineConfig:
         """The configuration of the engine."""

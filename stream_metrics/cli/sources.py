@@ -32,8 +32,11 @@ from stream_metrics.lab.sources.otlp.topics import (
 from stream_metrics.lab.sources.otlp.traces import TraceCounts, TraceStore
 from stream_metrics.lab.sources.place import LocatedRecord
 from stream_metrics.lab.sources.unchanged import InputError, InputFile
+from stream_metrics.live.local.folder import is_log
+from stream_metrics.live.local.tables import EVENTS
 
 if TYPE_CHECKING:
+    from stream_metrics.cli.log_source import LogSource
     from stream_metrics.cli.topic_source import TopicSource
     from stream_metrics.lab.sources.otlp.explanation import Explanation
 
@@ -78,6 +81,7 @@ class Sources:
     """The sources of a command, read one after the other, and then the events of OTLP traces.
 
     ``folder`` is where spans are stored temporarily; the default is that of temporary files.
+    ``topic`` is what is read of the log in a folder of ``stream-metrics serve``.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class Sources:
         since: str,
         until: str,
         folder: Path | None = None,
+        topic: str = EVENTS,
     ) -> None:
         marks = parse_marks(since, until)
         self._mapping, self._options = (
@@ -102,7 +107,7 @@ class Sources:
         self._others = False  # whether there were records other than traces
         # Pipes and standard input, which cannot be read twice, after a look at their first record.
         self._started: dict[InputFile, Generator[tuple[int, Record], None, None]] = {}
-        self._parts: list[TopicSource | InputFile] = []
+        self._parts: list[TopicSource | LogSource | InputFile] = []
         self.names: list[str] = []
         for source in sources:
             if source.startswith(KAFKA):
@@ -115,17 +120,25 @@ class Sources:
                 # Records around the marks show which traces began there, and close some.
                 self._parts.append(TopicSource(settings, topics, marks, settings.bridge.known_ms))
                 self.names.append(KAFKA + ",".join(topics))
+            elif is_log(Path(source)):
+                from stream_metrics.cli.log_source import LogSource
+
+                self._parts.append(
+                    LogSource(Path(source), [topic], marks, settings.bridge.known_ms)
+                )
+                self.names.append(source)
             else:
                 files = [InputFile.at(path) for path in expand([source])]
                 self._parts += files
                 self.names += [Path(file.path).name for file in files]
         if marks != (EARLIEST, END) and not self._topics:
             raise UsageError(
-                "--from and --to apply only to topics: give a source such as kafka:TOPIC"
+                "--from and --to apply only to topics: give a source such as kafka:TOPIC, or the "
+                "folder of `stream-metrics serve`"
             )
 
     @property
-    def _topics(self) -> list[TopicSource]:
+    def _topics(self) -> list[TopicSource | LogSource]:
         return [part for part in self._parts if not isinstance(part, InputFile)]
 
     @property
@@ -134,9 +147,23 @@ class Sources:
         return {name for topics in self._topics for name in topics.names}
 
     @property
+    def kafka_topics(self) -> set[str]:
+        """Those of them that are topics of Kafka."""
+        return {name for topics in self._topics if topics.in_kafka for name in topics.names}
+
+    @property
     def offsets(self) -> int:
-        """The number of Kafka offsets to read, as far as it is known."""
+        """The number of offsets to read, as far as it is known."""
         return sum(topics.offsets for topics in self._topics)
+
+    @property
+    def logs(self) -> list[LogSource]:
+        """The folders of ``stream-metrics serve``."""
+        return [
+            part
+            for part in self._parts
+            if not isinstance(part, InputFile) and part.in_kafka is False
+        ]
 
     @property
     def _files(self) -> list[InputFile]:
@@ -157,8 +184,9 @@ class Sources:
     def read(self) -> dict[str, Any]:
         """What was read from Kafka and from OTLP traces, for ``run.json``."""
         found: dict[str, Any] = {}
-        if self._topics:
-            found["kafka"] = [topics.spans for topics in self._topics]
+        for name, in_kafka in (("kafka", True), ("log", False)):
+            if spans := [part.spans for part in self._topics if part.in_kafka is in_kafka]:
+                found[name] = spans
         if self._traces is not None and self._traces.counts.payloads:
             found["otlp"] = asdict(self._traces.counts)
         return found
@@ -182,7 +210,7 @@ class Sources:
         """Whether a source begins with OTLP traces; raises ``UsageError``."""
         return any(map(self._is_of_traces, self._parts))
 
-    def _is_of_traces(self, source: TopicSource | InputFile) -> bool:
+    def _is_of_traces(self, source: TopicSource | LogSource | InputFile) -> bool:
         if not isinstance(source, InputFile):
             return source.has_traces
         if source in self._started:
@@ -280,7 +308,7 @@ class Sources:
         self,
         name: str,
         records: Generator[tuple[int, Record], None, None],
-        topics: TopicSource | None,
+        topics: TopicSource | LogSource | None,
     ) -> Generator[LocatedRecord, None, None]:
         with closing(records):
             for number, record in records:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 from functools import partial
@@ -21,13 +22,11 @@ from stream_metrics.cli.common import (
     FormatOption,
     UsageError,
     day_and_time,
-    load_settings,
     parse_time,
     printable,
 )
 from stream_metrics.cli.options import find_state
-from stream_metrics.cli.redis import open_store, redis_errors
-from stream_metrics.cli.settings import Settings
+from stream_metrics.cli.places import DataOption, Place, place_of
 from stream_metrics.core.engine.config import OTHER
 from stream_metrics.live.links import CONVERSATION, fill_template
 from stream_metrics.live.ports import PartitionState
@@ -92,6 +91,7 @@ def top(
     ] = None,
     format_: FormatOption = "table",
     build: BuildOption = False,
+    data: DataOption = None,
     config: ConfigOption = None,
 ) -> None:
     """List the conversations with the highest SRR, lowest SRE and most wasted iterations.
@@ -100,17 +100,18 @@ def top(
     away, with [bold]alerts.runaway_iterations[/bold] iterations or more, come first.
 
     Also lists their duplicates: which result repeats which, in which iteration, and by what
-    evidence. Reads the live state in Redis, one conversation at a time; workers can keep running.
+    evidence. Reads the live state, one conversation at a time; workers can keep running.
     """
-    settings = load_settings(config)
+    place = place_of(config, data)
+    settings = place.settings
     specs = {spec.name: spec for spec in settings.metrics.window_specs()}
     if window not in specs:
         raise UsageError(f"--window {window!r}: use one of {', '.join(specs)}")
     now_us = None if now is None else parse_time("--now", now)
-    with redis_errors(settings):
+    with place.errors():
         document = asyncio.run(
             _top(
-                settings,
+                place,
                 lambda last_us: Request(
                     specs[window],
                     last_us if now_us is None else now_us,
@@ -131,44 +132,43 @@ def top(
 
 
 async def _top(
-    settings: Settings, request_at: Any, rankings: tuple[str, ...], *, build: bool
+    place: Place, request_at: Any, rankings: tuple[str, ...], *, build: bool
 ) -> dict[str, Any]:
-    async with open_store(settings) as store:
-        settings, state, total = await find_state(store, settings, build=build)
+    async with place.store() as store:
+        settings, state, total = await find_state(store, place.settings, build=build)
         states = [await state.describe(number) for number in await state.partitions()]
         last_us = _end_us(states)
         if last_us is None:
-            raise UsageError(
-                f"namespace {settings.namespace!r} has no state. Use the worker's redis.namespace"
-            )
+            raise place.no_state()
         agents = settings.metrics.agents
         engine, request = settings.engine_config(), request_at(last_us)
         found = await whole(state, engine, agents, request)
         if request.agent is not None and not found.worst.results:
             layout = await store.layout()
             known = layout.chosen(f"{engine.dimension}s", agents, engine.max_names)
-            _note_unknown(request.agent, known, settings)
+            _note_unknown(request.agent, known, place)
         link = partial(fill_template, settings.web.conversation_url, CONVERSATION)
         document = found.document(rankings, link)
         document["partitions"] |= {"total": total, "read_up_to_us": _read_up_to_us(states, total)}
         return document
 
 
-def _note_unknown(agent: str, known: Collection[str], settings: Settings) -> None:
+def _note_unknown(agent: str, known: Collection[str], place: Place) -> None:
     """Print a note on standard error if workers do not know the requested agent."""
     if agent in known or agent == OTHER:
         return
-    dimension = settings.metrics.dimension
+    dimension = place.settings.metrics.dimension
     listed = ", ".join(sorted(map(printable, known))) or "none"
     typer.echo(
-        f"note: namespace {settings.namespace!r} has no {dimension} '{printable(agent)}' with "
+        f"note: {place.name} has no {dimension} '{printable(agent)}' with "
         f"series of its own. It has: {listed}.",
         err=True,
     )
 
 
 def _end_us(states: Collection[PartitionState]) -> int | None:
-    """The latest event time, but not after the latest record; None if the namespace is empty.
+    """The latest event time, but not after the latest record; now before the first event, and None
+    if there is no state.
 
     Record times never exceed the worker's clock. Without that limit, one producer with a fast clock
     would leave every window empty.
@@ -176,6 +176,8 @@ def _end_us(states: Collection[PartitionState]) -> int | None:
     places = [place for state in states for place in state.positions.values()]
     event_us = max((place.event_time_us for place in places), default=0)
     record_us = max((place.record_time_ms for place in places), default=0) * 1000
+    if states and not event_us:
+        return time.time_ns() // 1_000
     return (min(event_us, record_us) if record_us else event_us) if states else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import Final
+from typing import Final, Literal
 
 from stream_metrics.cli.kafka import kafka_errors
 from stream_metrics.cli.settings import Settings
@@ -21,6 +21,8 @@ SEEN_RECORDS: Final = 100
 
 class TopicSource:
     """Kafka topics as a source."""
+
+    in_kafka: Literal[True] = True
 
     def __init__(
         self,

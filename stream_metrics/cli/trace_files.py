@@ -20,6 +20,7 @@ from stream_metrics.core.telemetry.otlp.protobuf import are_protobuf_logs
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.files import numbered_records
 from stream_metrics.lab.sources.unchanged import InputError
+from stream_metrics.live.local.folder import is_log
 
 MAX_NAMED: Final = 3
 MAX_SOURCES: Final = 100
@@ -65,7 +66,8 @@ def with_folders(sources: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for source in sources:
-        if not os.path.isdir(source):  # false, also where it cannot be looked at
+        # No folder, or one that cannot be looked at, or one that has a log.
+        if not os.path.isdir(source) or is_log(Path(source)):
             found.append(source)
             continue
         files, others = _trace_files(Path(source))

@@ -121,7 +121,7 @@ def validate(
         list[str],
         typer.Argument(
             help="JSONL files (plain, .gz, .zst), Parquet, OTLP traces (JSON or protobuf), globs, "
-            "- for standard input, or kafka:TOPIC."
+            "- for standard input, kafka:TOPIC, or the folder of `serve`."
         ),
     ],
     since: SinceOption = "earliest",

@@ -219,13 +219,15 @@ class ServeSettings(SettingsTable):
     retention: str = "7d"
     """How long events are kept in the log, for builds and replays; `state.ttl` is that of state."""
     spans_retention: str = "1d"
-    """How long spans, which hold texts, are kept in the log."""
+    """How long spans, which hold texts, are kept in the log: at least as long as traces are
+    remembered, which is twice `bridge.trace_max`, or that and 15 minutes."""
     max_bytes: int = Field(10 << 30, ge=1 << 20)
     """The size of the file above which the oldest events and spans are deleted."""
     show_texts: bool = True
     """Whether the page of a conversation shows texts: queries, titles, questions and answers."""
     max_backlog: int = Field(100_000, ge=1)
-    """The most events that wait to be read; above it, requests are answered with 503."""
+    """The most events, and the most parts of traces, that wait to be read; above it, requests are
+    answered with 503."""
 
     @field_validator("retention", "spans_retention")
     @classmethod

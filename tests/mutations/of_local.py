@@ -9,10 +9,14 @@ from tests.mutations.mutation import Edit, Mutation
 DATABASE: Final = "stream_metrics/live/local/database.py"
 LETTERS: Final = "stream_metrics/live/local/letters.py"
 LOG: Final = "stream_metrics/live/local/log.py"
+SCORES: Final = "stream_metrics/live/local/scores.py"
+TRACES: Final = "stream_metrics/live/local/traces.py"
 
 SIMULATION: Final = (
     "tests/property/test_local.py::test_figures_are_those_of_one_pass_despite_faults"
 )
+
+TOLD: Final = "tests/property/test_local.py::test_traces_are_told_once_despite_faults"
 
 LOCAL: Final = (
     Mutation(
@@ -58,5 +62,45 @@ LOCAL: Final = (
         (Edit(DATABASE, '        connection.execute("ROLLBACK TO job")\n', ""),),
         "tests/unit/test_local_database.py::test_a_job_that_raises_changes_nothing",
         "assert [b'0', b'1'",
+    ),
+    Mutation(
+        "a trace is told again",
+        "a process that starts writes the events of traces again that were told before",
+        (
+            Edit(
+                TRACES,
+                'execute("INSERT OR IGNORE INTO told VALUES (?, ?)", trace).rowcount\n',
+                'execute("INSERT OR IGNORE INTO told VALUES (?, ?)", trace)\n',
+            ),
+        ),
+        f"{TOLD}[0]",
+        "not as in one pass",
+    ),
+    Mutation(
+        "a score stays",
+        "a score waits further once it is a label",
+        (
+            Edit(
+                SCORES,
+                '            connection.executemany("DELETE FROM scores WHERE id = ?", '
+                "[(id_,) for id_ in ids])\n",
+                "",
+            ),
+        ),
+        f"{TOLD}[0]",
+        "a label is there twice",
+    ),
+    Mutation(
+        "spans that tell which traces have begun are deleted",
+        "retention deletes all spans that were read, also those of traces that are not forgotten",
+        (
+            Edit(
+                LOG,
+                "    return extent.first if kept is None else min(end, kept[0])\n",
+                "    return end\n",
+            ),
+        ),
+        f"{TOLD}[0]",
+        "not as in one pass",
     ),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import examples, rest_long
+from tests.simulation import local_traces
 from tests.simulation.disk import ENDINGS
 from tests.simulation.local import play, system_of
 
@@ -28,6 +29,15 @@ def test_figures_are_those_of_one_pass_despite_faults(seed: int, tmp_path: Path)
     system, actions = system_of(seed, tmp_path)
 
     asyncio.run(play(system, actions))
+
+
+@pytest.mark.parametrize("seed", rest_long(range(SEEDS + MORE_SEEDS), SEEDS))
+def test_traces_are_told_once_despite_faults(seed: int, tmp_path: Path) -> None:
+    """Kills, torn writes and full disks occur in any order and mix, and old spans are deleted. The
+    events are those of one pass over the spans, and each score of a result is a label, once."""
+    system, actions = local_traces.system_of(seed, tmp_path)
+
+    asyncio.run(local_traces.play(system, actions))
 
 
 @pytest.mark.long

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from aiokafka import AIOKafkaProducer
+from yarl import URL
 
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
 from tests.commands import leaves
+from tests.forked import WARNINGS
 from tests.otlp import RETRIEVER, SpanSpec, as_json, documents
 from tests.services.bridged import BridgedSystem, bridged
 from tests.services.live import LEFT_OVER, run_command
+from tests.serving import serving
 
 pytestmark = pytest.mark.service
 
 EVALUATION = ("--qrels", "examples/evaluation/qrels.txt", "--metric", "mrr")
+EVENTS = Path("examples/first-events.jsonl").read_bytes()
 AT_A_TIME = 2
 
 Line = Sequence[str]
@@ -65,6 +78,22 @@ def then(folder: Path, letter: str) -> list[Line]:
     ]
 
 
+def on_folder(folder: Path) -> list[Line]:
+    """Commands on the folder of one process, which serves it meanwhile."""
+    data = f"{folder}/data"
+    return [
+        *((name, "--data", data) for name in ("top", "check", "audit", "build")),
+        ("dlq", "list", "--data", data),
+        ("dlq", "resubmit", "--all", "--yes", "--data", data),
+        ("export", "--out", f"{folder}/of-folder", "--data", data),
+        ("validate", data),
+        ("record", data, "--out", f"{folder}/of-folder.jsonl"),
+        ("replay", data, "--out", f"{folder}/log"),
+        ("compare", f"{folder}/log", data),
+        ("forget", "c-1", "--yes", "--data", data),
+    ]
+
+
 def last() -> list[Line]:
     """Commands that change what others read."""
     return [
@@ -91,9 +120,37 @@ async def a_dead_letter(system: BridgedSystem) -> str:
     return "/".join(map(str, place))
 
 
+@asynccontextmanager
+async def told() -> AsyncIterator[URL]:
+    """The address of a server that takes whatever it is sent."""
+
+    async def take(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", take)
+    async with TestServer(app) as server:
+        yield server.make_url("/")
+
+
+def read_until_interrupted(report: Path, log: IO[str]) -> int:
+    """The exit code of ``read``, once its page has been there and Ctrl-C was pressed."""
+    command = [sys.executable, "-m", "stream_metrics", "read", str(report), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found is not None, line
+        with urllib.request.urlopen(found[0], timeout=30) as page:  # noqa: S310
+            assert page.status == 200
+        process.send_signal(signal.SIGINT)
+        return process.wait(30)
+
+
 @pytest.mark.long
 async def test_every_command_does_its_work_and_leaves_nothing_open(
-    kafka: Kafka, redis_server: RedisServer, tmp_path: Path
+    kafka: Kafka, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each exits with 0, and its standard error has neither tracebacks nor what was not closed."""
     system = await bridged(kafka, redis_server, tmp_path)
@@ -134,6 +191,27 @@ async def test_every_command_does_its_work_and_leaves_nothing_open(
         assert not any(sign in said for sign in LEFT_OVER), said
         done.add(name)
     await succeeds(("purge", "--yes", "--force"))
+    async with told() as heard:
+        system.settings["STREAM_METRICS_NOTIFY__URL"] = str(heard)
+        await succeeds(("notify", "--test"))
+    for name, value in {**system.environment, "PYTHONWARNINGS": WARNINGS}.items():
+        monkeypatch.setenv(name, value)
+    with (tmp_path / "serve.log").open("w+") as log, serving(tmp_path / "data", log) as one:
+        assert one.post(EVENTS)["accepted"]
+        for line in on_folder(tmp_path):
+            await succeeds(line)
+        assert await asyncio.to_thread(one.stop) == 0
+        log.seek(0)
+        said = log.read()
+        assert not any(sign in said for sign in LEFT_OVER), said
+        done.add("serve")
+    with (tmp_path / "read.log").open("w+") as log:
+        assert await asyncio.to_thread(read_until_interrupted, tmp_path / "replayed", log) == 130
+        log.seek(0)
+        said = log.read()
+        assert not any(sign in said for sign in LEFT_OVER), said
+        done.add("read")
+    await succeeds(("purge", "--yes", "--data", f"{tmp_path}/data"))
 
     assert done - {"--version"} == set(leaves())
 

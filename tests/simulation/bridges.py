@@ -12,11 +12,11 @@ from aiokafka import TopicPartition
 from stream_metrics.core.events import Limits
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import DeadLetter
-from stream_metrics.core.telemetry import Event, Options, mapping
+from stream_metrics.core.telemetry import Options, mapping
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace, TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder
-from stream_metrics.live.bridge.bridge import Assemblies, Bridge
+from stream_metrics.live.bridge.bridge import Assemblies, Bridge, Told
 from stream_metrics.live.bridge.traces import TraceInputs
 from stream_metrics.live.health import Health
 from stream_metrics.live.memory import MemoryDeadLetters
@@ -143,9 +143,9 @@ class BridgeMember:
 
     # -- worker.bridge.Events
 
-    async def send(self, events: Sequence[Event]) -> Sequence[Event]:
+    async def send(self, told: Sequence[Told]) -> Sequence[Told]:
         """See ``EventWriter``: it may crash in the middle, or the topic may be unavailable."""
-        for event in events:
+        for event, _ in told:
             self.fuse.passing("before an event")
             if self.world.refuses:
                 self.world.refuses -= 1

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from stream_metrics.cli.bridge import LoggedBridgeMetrics
+from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
 from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.core.telemetry import Interpretation, Span
 from stream_metrics.core.telemetry.assembly import Assembly, Bounds

@@ -18,7 +18,7 @@ from stream_metrics.core.events import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.traffic import TrafficProfile, generate
-from stream_metrics.live.kafka.dead_letter_reader import (
+from stream_metrics.live.letters import (
     Letter,
     RecordId,
     resubmission,

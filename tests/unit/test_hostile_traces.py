@@ -18,7 +18,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 from prometheus_client import CollectorRegistry, generate_latest
 
-from stream_metrics.cli.bridge import LoggedBridgeMetrics
+from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources

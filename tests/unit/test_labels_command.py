@@ -23,10 +23,10 @@ from stream_metrics.core.events import Limits
 from stream_metrics.core.telemetry import Grading, Options, mapping
 from stream_metrics.core.telemetry.assembly import ClosedTrace
 from stream_metrics.core.telemetry.labels.evaluations import instant
+from stream_metrics.core.telemetry.otlp.logs import log_records_of
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.evaluation_reader import EvaluationReader
-from stream_metrics.lab.sources.otlp.logs import log_records_of
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.lab.sources.unchanged import InputError
 from tests.otlp import RETRIEVER, SpanSpec, as_json, as_protobuf, documents, framed

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from stream_metrics.cli.bridge import LoggedBridgeMetrics
+from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import Sources

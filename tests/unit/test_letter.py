@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from stream_metrics.cli import app
 from stream_metrics.cli.dlq import summary_of
 from stream_metrics.cli.dlq_show import document, page
-from stream_metrics.live.kafka.dead_letter_reader import Letter
+from stream_metrics.live.letters import Letter
 from tests.unit.test_dlq import letter, read_letters
 
 NOON_MS = 1_718_020_800_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -20,6 +21,7 @@ from stream_metrics.live.local.folder import (
     digest_key_file,
     held,
     prepare_database,
+    user_of,
 )
 
 HOLD = """
@@ -137,3 +139,18 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
         Database(path)
 
     assert path.read_bytes() == content
+
+
+def test_a_command_that_looks_who_serves_keeps_nobody_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the lock for a moment, after which that is tried again."""
+    folder = tmp_path / "data"
+    with held(folder):
+        assert user_of(folder) == f"process {os.getpid()}"
+    assert user_of(folder) == ""
+    looking = os.open(folder / "lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda _: os.close(looking))
+    with held(folder):
+        assert user_of(folder) == f"process {os.getpid()}"

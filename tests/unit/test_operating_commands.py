@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
 from stream_metrics.cli import app
-from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.common import UsageError, answered
 from stream_metrics.cli.errors import error_lines
 from stream_metrics.cli.forget import parse_until, read_ids
 from stream_metrics.cli.options import identity
@@ -332,3 +333,17 @@ def test_check_says_that_nothing_is_set() -> None:
     done = CliRunner().invoke(app, ["check"], env=environment).stdout.splitlines()
 
     assert "Check with the settings of the workers" in done[0]
+
+
+def test_ctrl_c_at_a_question_is_no_answer_also_within_an_event_loop() -> None:
+    """An event loop would note it, and wait for the answer."""
+    reached = []
+
+    async def ask() -> None:
+        with answered("do it"):
+            os.kill(os.getpid(), signal.SIGINT)
+            reached.append("the next line")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(ask())
+    assert not reached

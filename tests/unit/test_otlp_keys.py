@@ -12,6 +12,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from stream_metrics.core.events import BadRecord
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry import Grading, mapping
+from stream_metrics.core.telemetry.otlp.logs import log_records_of
 from stream_metrics.core.telemetry.otlp.payloads import (
     OtlpDecoder,
     by_trace,
@@ -23,7 +24,6 @@ from stream_metrics.core.telemetry.otlp.payloads import (
 )
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.evaluation_reader import EvaluationReader
-from stream_metrics.lab.sources.otlp.logs import log_records_of
 from tests.otlp import SpanSpec, as_json, as_protobuf, document, in_base64
 
 SPAN: Final = {

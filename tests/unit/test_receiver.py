@@ -67,6 +67,12 @@ class Seen:
         """See ``Counts``."""
         self.reasons.update(reasons)
 
+    def spans(self, accepted: int, rejected: int) -> None:
+        """See ``Counts``."""
+
+    def log_records(self, scores: int, others: int) -> None:
+        """See ``Counts``."""
+
 
 @dataclass
 class Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import time
@@ -11,29 +12,39 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from threading import Timer
+from typing import Any
 
 import aiohttp
 import pytest
 
 from stream_metrics.cli.serving import ServeProcess, listening
 from stream_metrics.cli.settings import Settings
+from stream_metrics.core.engine.row import canonical
+from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
+from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import database_of, held, prepare_database
 from stream_metrics.live.local.log import Log
+from stream_metrics.live.readers.export import export_state
+from tests import oracle
 from tests.helpers import ran, wait_until
 from tests.serving import Served, check_file, everything, serving
+from tests.telemetry import CAPTURES
 
 NOW_S = 1_718_020_800
 
 
-def settings(folder: Path, **serve: object) -> Settings:
+def settings(folder: Path, bridge: object = None, **serve: object) -> Settings:
     """Settings of a process on free ports."""
     return Settings.model_validate(
         {
             "serve": {"data": folder, "otlp_port": 0, **serve},
             "web": {"port": 0},
             "state": {"digest_key": "a secret of the tests"},
+            "bridge": bridge or {},
         }
     )
 
@@ -53,7 +64,7 @@ def events(conversations: int = 12, seed: int = 1) -> list[bytes]:
 
 
 @asynccontextmanager
-async def working(folder: Path, **serve: object) -> AsyncIterator[tuple[ServeProcess, str, str]]:
+async def working(folder: Path, **serve: Any) -> AsyncIterator[tuple[ServeProcess, str, str]]:
     """A process in this one, and its addresses."""
     chosen = settings(folder, **serve)
     database = Database(prepare_database(folder))
@@ -118,7 +129,7 @@ async def test_page_and_metrics_are_a_workers(tmp_path: Path) -> None:
     assert f"streammetrics_receiver_events_total {accepted:.1f}" in found["metrics"][1]
     assert 'streammetrics_window_turns{agent="' in found["metrics"][1]
     rules = {rule["name"] for rule in json.loads(found["api/state"][1])["rules"]}
-    assert "dead_letters" in rules
+    assert {"dead_letters", "traces_refused"} <= rules
     assert not rules & {"kafka", "redis", "memory"}
 
 
@@ -136,6 +147,53 @@ async def test_old_events_are_deleted_and_the_figures_stay(tmp_path: Path) -> No
             await asyncio.sleep(0.05)
             await process.trim()
         assert await everything(log) == []
+
+
+async def test_traces_become_rows_of_every_turn(tmp_path: Path) -> None:
+    """Those of a replay of the same spans; what the bridge refuses has a page of its own."""
+    packed = (CAPTURES / "langchain-openinference-graph-skipturn.jsonl.gz").read_bytes()
+    payloads = gzip.decompress(packed).splitlines()
+    headers = {"Content-Type": "application/json"}
+    replayed = replayed_events(payloads)
+
+    async with working(tmp_path, bridge={"settle": "1s"}) as (process, page, receiver):
+        async with aiohttp.ClientSession() as session:
+            for payload in payloads:
+                url = f"{receiver}/v1/traces"
+                async with session.post(url, data=payload, headers=headers) as answer:
+                    assert answer.status == 200
+            await wait_until(lambda: read_up_to(process) == len(replayed), 60, "not told")
+            async with session.get(f"{page}traces") as answer:
+                assert "Nothing was refused" in await answer.text()
+        store, chosen = process.store, process.settings
+        assert store is not None
+        scope = chosen.metrics.turn_scope
+        export = await export_state(store, chosen.engine_config(), DEFAULT_WINDOWS, scope)
+
+    outcome = oracle.evaluate(replayed, turn_scope="all")
+    assert [canonical(row) for row in export.rows] == sorted(outcome.rows)
+    assert len(outcome.rows) > 2
+
+
+def replayed_events(payloads: list[bytes]) -> list[oracle.Record]:
+    """The events of a replay of files with these payloads."""
+    otlp = Settings().otlp
+    with TraceStore(otlp.mapping(), otlp.options(NO_GRADES), Limits()) as store:
+        for payload in payloads:
+            store.add_payload(payload)
+        return [
+            oracle.Record(record.value or b"", record.key, record.timestamp_ms)
+            for record in store.records()
+        ]
+
+
+def read_up_to(process: ServeProcess) -> int:
+    """The offset up to which the state has events."""
+    loop = process.loop
+    if loop is None or not loop.partitions:
+        return 0
+    position = loop.partitions[0].positions.get("events")
+    return 0 if position is None else position.offset
 
 
 def test_a_folder_with_state_of_other_settings_is_refused(

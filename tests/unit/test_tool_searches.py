@@ -888,6 +888,20 @@ def test_a_search_of_the_models_provider_is_a_search_of_its_call(answer: dict[st
     assert (search.query, len(search.results)) == (asked, 2)
 
 
+@pytest.mark.parametrize("answer", HOSTED.values(), ids=HOSTED.keys())
+def test_a_search_of_the_models_provider_counts_once_in_spans_around_its_call(
+    answer: dict[str, Any],
+) -> None:
+    """As of an agent's framework around the client's own."""
+    attributes = {"output.value": json.dumps(answer)}
+    asked = {"gen_ai.operation.name": "chat", **attributes}
+
+    one = with_messages(attributes, {}, span("client", "first", 2, 4, asked, scope="my.agent"))
+
+    assert one.refused == {}
+    assert len(one.turns[0].searches) == 1
+
+
 REDIRECT = "https://vertexaisearch.cloud.google.com/grounding-api-redirect/x"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from stream_metrics.clients.kafka.options import client_options
+from stream_metrics.clients.kafka.records import OutgoingRecord
 from stream_metrics.clients.kafka.settings import KafkaSettings
 
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024  # so high that the brokers' own limit decides
@@ -26,18 +26,6 @@ def transactional_prefix(group: str) -> str:
 def transactional_id(group: str, partition: int) -> str:
     """The transactional id of a state partition, which its current owner uses."""
     return f"{transactional_prefix(group)}{partition}"
-
-
-@dataclass(frozen=True, slots=True)
-class OutgoingRecord:
-    """A record to produce; without a timestamp it gets the current time."""
-
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int | None = None
-    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 @asynccontextmanager

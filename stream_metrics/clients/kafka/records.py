@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec import structs
@@ -12,6 +13,18 @@ from stream_metrics.core.events.record import Headers, Origin, Record, bounded_t
 HEADER_PREFIX: Final = "stream-metrics."
 _ORIGIN_HEADER: Final = HEADER_PREFIX + "repartitioned_from"
 _ORIGIN_KEY_HEADER: Final = HEADER_PREFIX + "repartitioned_key"
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRecord:
+    """A record to produce; without a timestamp it gets the current time."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 def record_of(

@@ -21,6 +21,7 @@ READING: Final = "StreamMetricsReadingStopped"
 GAP: Final = "StreamMetricsOffsetGap"
 PROGRESS: Final = "StreamMetricsNoProgress"
 NOT_READY: Final = "StreamMetricsNotReady"
+BRIDGE_PART: Final = "bridge_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +71,17 @@ PASSING: Final = frozenset(obstacle.reason for obstacle in OBSTACLES if obstacle
 def kind_of(reason: str, copying: str = "repartition_") -> str:
     """The obstacle that a reason on ``/readyz`` is; ``other`` if the table does not have it.
 
-    The part that fills an internal topic begins its reasons with ``copying``, and those of halted
-    partitions end in a number.
+    The part that fills an internal topic begins its reasons with ``copying``, a bridge in the
+    process of a worker with ``BRIDGE_PART``, and those of halted partitions end in a number.
 
     >>> [kind_of(one) for one in ("redis", "partition-3", "repartition_kafka", "strange")]
     ['redis', 'halted', 'kafka', 'other']
+    >>> kind_of("bridge_disk")
+    'disk'
     """
     if reason in BY_REASON:
         return reason
-    part = reason.removeprefix(copying)
+    part = reason.removeprefix(copying).removeprefix(BRIDGE_PART)
     if part in BY_REASON:
         return part
     return "halted" if part.rpartition("-")[2].isdecimal() else "other"

@@ -252,6 +252,10 @@ class Assembly:
         """The number of open traces."""
         return len(self._open)
 
+    def is_open(self, trace_id: str) -> bool:
+        """Whether a trace has begun, and is not closed."""
+        return trace_id in self._open
+
     def needs_only_ids(self, offset: int, time_ms: int) -> bool:
         """Whether the next record is only to be passed to ``note``."""
         if offset < self._begin.offset or time_ms < self._since_ms:

@@ -21,12 +21,12 @@ from stream_metrics.core.telemetry.labels.evaluations import (
     evaluation_of_row,
     evaluations_of_span,
 )
+from stream_metrics.core.telemetry.otlp.logs import are_json_logs, log_records_of
 from stream_metrics.core.telemetry.otlp.payloads import is_json, is_protobuf, spans_of
 from stream_metrics.core.telemetry.otlp.spans import OtlpError
 from stream_metrics.lab.sources.collection.lines import read_bytes
 from stream_metrics.lab.sources.json_values import InvalidJson, json_values
 from stream_metrics.lab.sources.otlp.framing import frames, is_framed
-from stream_metrics.lab.sources.otlp.logs import are_json_logs, log_records_of
 from stream_metrics.lab.sources.packing import PARQUET, detect_packing
 from stream_metrics.lab.sources.parquet import ParquetError, read_rows
 from stream_metrics.lab.sources.unchanged import InputError

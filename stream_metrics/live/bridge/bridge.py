@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -48,6 +48,7 @@ TOO_LARGE: Final = (
 MAX_PENDING_EVENTS: Final = 1_000
 MAX_PENDING_BYTES: Final = 4 << 20
 MAX_SPANS_PER_SLICE: Final = 1_000
+LARGE_BYTES: Final = 1 << 20  # of a record that is decoded beside the event loop
 
 
 class Inputs(Protocol):
@@ -83,12 +84,19 @@ class PayloadDecoder(Protocol):
         ...
 
 
+class Told(NamedTuple):
+    """An event, and its trace: the id as key, and the partition and offset of the first record."""
+
+    event: Event
+    trace: Record
+
+
 class EventWriter(Protocol):
     """Writes events to the input topics."""
 
-    async def send(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Write events; the events that are too large for their topic. Returns once the others are
-        stored.
+    async def send(self, told: Sequence[Told]) -> Sequence[Told]:
+        """Write events; those that are too large for their topic. Returns once the others are
+        stored. All events of a trace are in one call.
 
         Raises ``InputTopicsUnavailable``; some events may then be stored.
         """
@@ -134,6 +142,11 @@ class Assemblies:
         assembly = self._of.get(partition)
         return None if assembly is None else assembly.commit(next_offset)
 
+    def is_open(self, partition: int, trace_id: str) -> bool:
+        """Whether spans may still be added to a trace."""
+        assembly = self._of.get(partition)
+        return assembly is None or assembly.is_open(trace_id)
+
     def sizes(self) -> tuple[int, int]:
         """The number of open traces, and the bytes of their spans."""
         held = self._of.values()
@@ -173,7 +186,7 @@ class Bridge:
         self._retry = retry
         self._counts = counts
         self._letters: list[DeadLetter] = []
-        self._pending: list[tuple[Event, Record]] = []
+        self._pending: list[Told] = []
         self._bytes = 0
         self._spans = 0  # since the last yield to the event loop
 
@@ -186,7 +199,7 @@ class Bridge:
             if assembly is None:
                 continue
             before = assembly.spans
-            await self._interpret(record.partition, self._add_record(assembly, record))
+            await self._interpret(record.partition, await self._add_record(assembly, record))
             await self._yield_to_loop(1 + assembly.spans - before)
         for partition, ended_ms in self._inputs.ended().items():
             assembly = self._assemblies.of(partition)
@@ -199,7 +212,7 @@ class Bridge:
         self._counts.open_traces(*self._assemblies.sizes())
         return len(records)
 
-    def _add_record(self, assembly: Assembly, record: Record) -> Sequence[ClosedTrace]:
+    async def _add_record(self, assembly: Assembly, record: Record) -> Sequence[ClosedTrace]:
         """Add a record; the traces that it closes."""
         offset, time_ms = record.offset, record.timestamp_ms or 0
         if assembly.needs_only_ids(offset, time_ms):
@@ -209,7 +222,10 @@ class Bridge:
             self._letters.append(DeadLetter(record.produced, "no_key", NO_KEY))
             return assembly.refuse(offset, time_ms, self._trace_ids(record), "no_key", NO_KEY)
         try:
-            found = self._payloads.spans(record.value)
+            if len(record.value or b"") >= LARGE_BYTES:
+                found = await asyncio.to_thread(self._payloads.spans, record.value)
+            else:
+                found = self._payloads.spans(record.value)
             if not isinstance(found, BadRecord):
                 return assembly.read(offset, time_ms, found)
             letter = DeadLetter(record.produced, found.reason, found.message)
@@ -248,7 +264,7 @@ class Bridge:
                 continue
             self._counts.trace_closed(interpreted)
             self._letters += (DeadLetter(place, b.reason, b.message) for b in interpreted.rejected)
-            self._pending += ((event, place) for event in interpreted.events)
+            self._pending += (Told(event, place) for event in interpreted.events)
             self._bytes += sum(len(event.value) for event in interpreted.events)
             if len(self._pending) >= MAX_PENDING_EVENTS or self._bytes >= MAX_PENDING_BYTES:
                 await self._flush()
@@ -265,17 +281,15 @@ class Bridge:
         """Produce pending events and dead letters, and wait until they are stored."""
         pending, self._pending, self._bytes = self._pending, [], 0
         if pending:
-            events = [event for event, _ in pending]
-            large = frozenset(await self._retry(lambda: self._events.send(events)))
-            self._counts.produced(len(events) - len(large))
+            large = await self._retry(lambda: self._events.send(pending))
+            self._counts.produced(len(pending) - len(large))
             self._letters += (
                 DeadLetter(
-                    structs.replace(place, key=event.conversation.encode(), value=event.value),
+                    structs.replace(trace, key=event.conversation.encode(), value=event.value),
                     "too_large",
                     TOO_LARGE,
                 )
-                for event, place in pending
-                if event in large
+                for event, trace in large
             )
         letters, self._letters = self._letters, []
         if letters:

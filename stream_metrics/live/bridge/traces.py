@@ -144,7 +144,8 @@ class TraceInputs(CommittedInputs):
             return 0
         deleted_ms = min(begin.time_ms, await self._time_ms(place, extent))  # at the latest
         since_ms = deleted_ms + self._assemblies.bounds.known_ms
-        if begin.time_ms >= since_ms:
+        next_ms = await self._time_ms(place, Extent(begin.offset, extent.end))
+        if max(begin.time_ms, next_ms) >= since_ms:
             return 0
         if commit is not None and commit.offset >= extent.first:
             self._gauges.offset_gap(place.topic)

@@ -16,15 +16,10 @@ from stream_metrics.clients.kafka.options import prompt_options
 from stream_metrics.clients.kafka.records import HEADER_PREFIX
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.events.record import DeadLetter
+from stream_metrics.live.letters import letter_headers
 from stream_metrics.live.ports import DeadLettersUnavailable
 from stream_metrics.live.worker.clock import wall_ms
 
-_TOPIC: Final = HEADER_PREFIX + "topic"
-_PARTITION: Final = HEADER_PREFIX + "partition"
-_OFFSET: Final = HEADER_PREFIX + "offset"
-_TIMESTAMP: Final = HEADER_PREFIX + "timestamp"
-_CLASS: Final = HEADER_PREFIX + "error.class"
-_MESSAGE: Final = HEADER_PREFIX + "error.message"
 _TRUNCATED: Final = HEADER_PREFIX + "truncated"
 _SHA256: Final = HEADER_PREFIX + "value_sha256"
 _KEY_TRUNCATED: Final = HEADER_PREFIX + "key_truncated"
@@ -32,8 +27,6 @@ _KEY_SHA256: Final = HEADER_PREFIX + "key_sha256"
 
 STOP_WITHIN_SECONDS: Final = 5.0
 KEY_BYTES: Final = 4_096  # longer keys are truncated; a conversation id has at most 512 bytes
-
-Headers = list[tuple[str, bytes]]
 
 
 class KafkaDeadLetters:
@@ -126,18 +119,3 @@ class KafkaDeadLetters:
             headers=headers,
             timestamp_ms=stamp_ms,
         )
-
-
-def letter_headers(letter: DeadLetter) -> Headers:
-    """Headers that name the record's topic, partition and offset, and why it was rejected."""
-    record = letter.record
-    headers = [
-        (_TOPIC, record.topic.encode()),
-        (_PARTITION, str(record.partition).encode()),
-        (_OFFSET, str(record.offset).encode()),
-        (_CLASS, letter.reason.encode()),
-        (_MESSAGE, letter.message.encode()),
-    ]
-    if record.timestamp_ms is not None:
-        headers.append((_TIMESTAMP, str(record.timestamp_ms).encode()))
-    return headers

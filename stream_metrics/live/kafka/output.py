@@ -26,11 +26,10 @@ from stream_metrics.clients.kafka.options import client_options, prompt_options
 from stream_metrics.clients.kafka.producer import (
     MAX_REQUEST_BYTES,
     TRANSACTION_TIMEOUT_MS,
-    OutgoingRecord,
     transactional_id,
     transactional_prefix,
 )
-from stream_metrics.clients.kafka.records import HEADER_PREFIX
+from stream_metrics.clients.kafka.records import HEADER_PREFIX, OutgoingRecord
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.live.kafka.keyed_producer import (
     BATCH_BYTES,

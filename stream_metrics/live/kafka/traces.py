@@ -12,7 +12,7 @@ from stream_metrics.clients.kafka.errors import why_not_written
 from stream_metrics.clients.kafka.records import record_of
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.clients.kafka.topics import TopicsMissing, check_input_topics
-from stream_metrics.core.telemetry import Event
+from stream_metrics.live.bridge.bridge import Told
 from stream_metrics.live.kafka.cluster import Cluster, Group
 from stream_metrics.live.kafka.group_source import KafkaSource
 from stream_metrics.live.kafka.keyed_producer import KeyedProducer, KeyedRecord
@@ -55,13 +55,13 @@ class KafkaEventWriter:
         self._topic_of = topic_of
         self._producer = KeyedProducer(settings)
 
-    async def send(self, events: Sequence[Event]) -> Sequence[Event]:
+    async def send(self, told: Sequence[Told]) -> Sequence[Told]:
         """See ``bridge.bridge.EventWriter``."""
         records = {
             KeyedRecord(
-                self._topic_of(event.value), event.conversation.encode(), event.value
-            ): event
-            for event in events
+                self._topic_of(one.event.value), one.event.conversation.encode(), one.event.value
+            ): one
+            for one in told
         }
         try:
             large = await self._producer.send(list(records))

@@ -7,6 +7,7 @@ job is applied as a whole or not at all, whatever becomes of the others.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -63,6 +64,40 @@ class FileRefused(Exception):
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to the file, whose transactions are begun and ended by statements."""
     return sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that only reads.
+
+    SQLite needs a file beside this one, even for that, unless nothing is left to be copied from the
+    write-ahead log and nobody writes: then the file is read as it is.
+    """
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    writable = os.access(path.parent, os.W_OK)
+    if not writable and not _has_log(path):
+        address += "&immutable=1"
+    connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        connection.close()
+        if writable or getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_CANTOPEN:
+            raise
+        raise FileRefused(
+            f"{path}: who wrote it did not close it, and its folder cannot be written. Copy the "
+            "folder, and give the copy"
+        ) from error
+    return connection
+
+
+def _has_log(path: Path) -> bool:
+    """Whether the file may have a write-ahead log with something in it."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +251,36 @@ class Database:
             return await lane.ask(job)
         except sqlite3.Error as error:
             raise _translated(error, self.path) from error
+
+
+class ReadOnlyDatabase(Database):
+    """A file that exists, which other processes may write to; nothing is changed.
+
+    It can also be in a folder that cannot be written. The constructor also raises ``FileRefused``.
+    """
+
+    def __init__(self, path: Path, *, connect: Connect = connect_to_read) -> None:
+        self.path = path
+
+        def open_() -> sqlite3.Connection:
+            connection = _open_reader(path, connect)
+            if why := refusal(connection):
+                connection.close()
+                raise FileRefused(f"{path}: {why}")
+            return connection
+
+        try:
+            self._reader = _Lane("reader", open_, _read, 1)
+        except sqlite3.Error as error:
+            raise _translated(error, path) from error
+
+    async def write(self, job: Job[T]) -> T:
+        """Raise ``FileUnavailable``."""
+        raise FileUnavailable(f"{self.path}: the file was opened for reading only")
+
+    def close_now(self) -> None:
+        """Close the file, and wait for that."""
+        self._reader.close()
 
 
 def _open(path: Path, connect: Connect) -> sqlite3.Connection:

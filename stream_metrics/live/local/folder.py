@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +14,11 @@ from typing import Final
 
 DATABASE: Final = "stream-metrics.db"
 LOCK: Final = "lock"
+BUILD_LOCK: Final = "build.lock"
 KEY: Final = "digest.key"
+
+LOOKED_AT_SECONDS: Final = (0.01, 0.05, 0.0)
+"""Pauses after which a lock is tried again: commands hold it for a moment to see who does."""
 
 _PRIVATE: Final = 0o600  # the log has the texts that agents found
 
@@ -30,6 +36,14 @@ def database_of(folder: Path) -> Path:
     return folder / DATABASE
 
 
+def is_log(folder: Path) -> bool:
+    """Whether a folder has the file of one process, and so a log."""
+    try:
+        return database_of(folder).is_file()
+    except (OSError, ValueError):  # it cannot be looked at, or is no path
+        return False
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Create the folder if it is missing, and keep other processes from using it.
@@ -39,11 +53,27 @@ def held(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, _PRIVATE)
+    except OSError as error:
+        raise _refused(folder, error) from error
+    with _locked(folder, LOCK, "Stop that one, or choose another folder with --data"):
+        yield
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[None]:
+    """Keep other processes from building state in the folder; raises as ``held`` does."""
+    with _locked(folder, BUILD_LOCK, "That one is building state; wait for it, or stop it"):
+        yield
+
+
+@contextmanager
+def _locked(folder: Path, name: str, advice: str) -> Iterator[None]:
+    try:
+        lock = os.open(folder / name, os.O_RDWR | os.O_CREAT, _PRIVATE)
     except OSError as error:
         raise _refused(folder, error) from error
     try:
-        _lock(lock, folder)
+        _lock(lock, folder, advice)
         with suppress(OSError):  # a full disk: the lock holds without the number
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -52,17 +82,51 @@ def held(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _lock(lock: int, folder: Path) -> None:
+def _lock(lock: int, folder: Path, advice: str) -> None:
+    for pause in LOOKED_AT_SECONDS:
+        with suppress(BlockingIOError):
+            return _try_lock(lock, folder)
+        time.sleep(pause)
+    raise FolderInUse(f"{folder} is in use by {_named(lock)}. {advice}")
+
+
+def _try_lock(lock: int, folder: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
-        who = f"process {pid}" if pid.isdecimal() else "another process"
-        raise FolderInUse(
-            f"{folder} is in use by {who}. Stop that one, or choose another folder with --data"
-        ) from None
+        raise
     except OSError as error:
         raise _refused(folder, error) from error
+
+
+def user_of(folder: Path) -> str:
+    """Who uses the folder, such as ``process 12``; empty if nobody does."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _named(lock)
+    else:
+        return ""
+    finally:
+        os.close(lock)
+
+
+def _named(lock: int) -> str:
+    pid = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+    return f"process {pid}" if pid.isdecimal() else "another process"
+
+
+def told_for(folder: Path, message: str) -> str:
+    """The message, with the folder for Redis, and with commands as they are typed for it."""
+    message = message.replace(" in Redis", f" in {folder}").replace("a backup", "a copy of it")
+    for words in ("build", "purge", "check", "dlq list"):
+        command = f"`stream-metrics {words}"
+        message = message.replace(command, f"{command} --data {shlex.quote(str(folder))}")
+    return message
 
 
 def prepare_database(folder: Path) -> Path:

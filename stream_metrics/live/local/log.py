@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.local.database import Database
-from stream_metrics.live.local.tables import EVENTS, TOPICS
+from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
 
 READ_RECORDS: Final = 2_000
 READ_BYTES: Final = 8 << 20
+NO_SPANS: Final = b'{"resourceSpans":[]}'
 TRIMMED_AT_ONCE: Final = 1_000  # records, so that others do not wait long for the writer
 
 
 class Entry(NamedTuple):
-    """A record to append."""
+    """A record to append; one that is sent again has a timestamp of its own."""
 
-    key: bytes
-    value: bytes
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None = None
 
 
 class Backlog(Exception):
@@ -34,10 +36,15 @@ class Backlog(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How old records of a topic may become, and the size of the file above which the oldest go."""
+    """How old records of a topic may become, and the size of the file above which the oldest go.
+
+    Spans of the last ``known_ms`` before those that are still to be read are kept in any case: they
+    tell which traces have begun.
+    """
 
     ages_ms: Mapping[str, int]
     max_bytes: int
+    known_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class Log:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._listeners: dict[str, list[asyncio.Event]] = {topic: [] for topic in TOPICS}
+        self._read: dict[str, int] = {}  # up to which offset, by topic
 
     def listen(self, topics: Collection[str]) -> asyncio.Event:
         """An event that is set whenever this process has appended to one of the topics."""
@@ -69,36 +77,40 @@ class Log:
         self,
         topic: str,
         entries: Sequence[Entry],
-        timestamp_ms: int,
+        timestamp_ms: int | Callable[[], int],
         max_backlog: int | None = None,
     ) -> int:
         """Append all entries or none; returns the offset of the first one once they are stored.
 
-        Raises ``Backlog`` if more than ``max_backlog`` records would then be unread.
+        A clock as ``timestamp_ms`` is read when they are written, so that none is written later
+        with an earlier time. Raises ``Backlog`` if more than ``max_backlog`` records would then be
+        unread.
         """
 
         def append(connection: sqlite3.Connection) -> int:
-            extent = _extent(connection, topic)
             if max_backlog is not None:
-                behind = extent.end - _read_up_to(connection, topic, extent)
+                extent = _extent(connection, topic)
+                read = _read_up_to(connection, topic, extent)
+                if topic != EVENTS:
+                    read = max(read, self._read.get(topic, 0))
+                behind = extent.end - read
                 if behind + len(entries) > max(max_backlog, len(entries)):
                     raise Backlog(f"{behind:,} records are stored that were not read yet")
-            connection.executemany(
-                f"INSERT INTO {topic} VALUES (?, ?, ?, ?)",  # noqa: S608
-                [
-                    (offset, timestamp_ms, entry.key, entry.value)
-                    for offset, entry in enumerate(entries, extent.end)
-                ],
-            )
-            connection.execute(
-                'UPDATE logs SET "end" = "end" + ? WHERE topic = ?', (len(entries), topic)
-            )
-            return extent.end
+            stamp = timestamp_ms if isinstance(timestamp_ms, int) else timestamp_ms()
+            return add(connection, topic, entries, stamp)
 
         first = await self._database.write(append)
+        self.appended(topic)
+        return first
+
+    def appended(self, topic: str) -> None:
+        """Wake the readers of a topic."""
         for heard in self._listeners[topic]:
             heard.set()
-        return first
+
+    def read_up_to(self, topic: str, offset: int) -> None:
+        """Note that the reader of a topic has the records before an offset."""
+        self._read[topic] = offset
 
     async def read(
         self,
@@ -117,6 +129,12 @@ class Log:
     async def extents(self, topics: Collection[str]) -> dict[str, Extent]:
         """The current first and end offset of each topic."""
         return await self._database.read(lambda at: {topic: _extent(at, topic) for topic in topics})
+
+    async def ends(self, topics: Collection[str]) -> dict[str, int]:
+        """The end offset of each topic, behind all that was being written when it was asked for."""
+        return await self._database.write(
+            lambda at: {topic: _extent(at, topic).end for topic in topics}
+        )
 
     async def first_since(self, times_ms: Mapping[str, int]) -> dict[str, int]:
         """The first offset at or after each time; topics without such a record are omitted."""
@@ -157,6 +175,28 @@ class Log:
         rows = await self._database.read(lambda at: at.execute(statement, (reader,)).fetchall())
         return {topic: (offset, note) for topic, offset, note in rows}
 
+    async def forget_readers(self, readers: Collection[str]) -> None:
+        """Delete what these readers have committed."""
+        rows = [(reader,) for reader in readers]
+        await self._database.write(
+            lambda at: at.executemany("DELETE FROM commits WHERE reader = ?", rows)
+        )
+
+    async def waiting_scores(self) -> int:
+        """How many scores of log records wait for their trace."""
+        return await self._database.read(
+            lambda at: int(at.execute("SELECT count(*) FROM scores").fetchone()[0])
+        )
+
+    async def backlog(self, topic: str) -> int:
+        """How many records of a topic are still to be read."""
+
+        def count(connection: sqlite3.Connection) -> int:
+            extent = _extent(connection, topic)
+            return extent.end - _read_up_to(connection, topic, extent)
+
+        return await self._database.read(count)
+
     # -- retention
 
     async def trim(self, retention: Retention, now_ms: int) -> bool:
@@ -175,6 +215,27 @@ class Log:
     async def used_bytes(self) -> int:
         """The bytes of the file that hold something."""
         return await self._database.read(_used_bytes)
+
+
+def add(
+    connection: sqlite3.Connection, topic: str, entries: Sequence[Entry], timestamp_ms: int
+) -> int:
+    """Append entries in a transaction that is under way; the offset of the first one."""
+    end = _extent(connection, topic).end
+    connection.executemany(
+        f"INSERT INTO {topic} VALUES (?, ?, ?, ?)",  # noqa: S608
+        [
+            (
+                offset,
+                timestamp_ms if entry.timestamp_ms is None else entry.timestamp_ms,
+                entry.key,
+                entry.value,
+            )
+            for offset, entry in enumerate(entries, end)
+        ],
+    )
+    connection.execute('UPDATE logs SET "end" = "end" + ? WHERE topic = ?', (len(entries), topic))
+    return end
 
 
 def _extent(connection: sqlite3.Connection, topic: str) -> Extent:
@@ -215,19 +276,71 @@ def _read_up_to(connection: sqlite3.Connection, topic: str, extent: Extent) -> i
     return extent.first if offset is None else extent.nearest(offset)
 
 
+def _unneeded(
+    connection: sqlite3.Connection, topic: str, extent: Extent, retention: Retention, now_ms: int
+) -> int:
+    """The offset up to which records may be deleted.
+
+    Of spans, one is kept that is older than those that are needed: it shows that all these are
+    there.
+    """
+    end = _read_up_to(connection, topic, extent)
+    if topic == EVENTS or not retention.known_ms or end <= extent.first:
+        return end
+    before = (
+        f'SELECT "offset" FROM {topic} WHERE timestamp_ms < ? '  # noqa: S608
+        "ORDER BY timestamp_ms DESC LIMIT 1"
+    )
+    needed_ms = _needed_ms(connection, topic, end, retention, now_ms)
+    kept = connection.execute(before, (needed_ms,)).fetchone()
+    return extent.first if kept is None else min(end, kept[0])
+
+
+def _needed_ms(
+    connection: sqlite3.Connection, topic: str, end: int, retention: Retention, now_ms: int
+) -> int:
+    """The time since which spans tell which traces have begun before the record at ``end``."""
+    statement = f'SELECT timestamp_ms FROM {topic} WHERE "offset" = ?'  # noqa: S608
+    found = connection.execute(statement, (end,)).fetchone()
+    return (now_ms if found is None else int(found[0])) - retention.known_ms
+
+
 def _trim(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
-    for topic, age_ms in retention.ages_ms.items():
-        if _delete_aged(connection, topic, age_ms, now_ms):
+    for topic in retention.ages_ms:
+        if _delete_aged(connection, topic, retention, now_ms):
             return True
-    statement = "DELETE FROM letters WHERE id IN (SELECT id FROM letters ORDER BY id LIMIT ?)"
-    statement += " AND written_ms < ?"
-    before_ms = now_ms - retention.ages_ms[EVENTS]
-    if connection.execute(statement, (TRIMMED_AT_ONCE, before_ms)).rowcount:
+    if _empty_aged(connection, retention, now_ms):
         return True
-    return _used_bytes(connection) > retention.max_bytes and _delete_oldest(connection, retention)
+    before_ms = now_ms - retention.ages_ms[EVENTS]
+    for table in ("letters", "letter_marks"):
+        statement = f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} ORDER BY id LIMIT ?)"  # noqa: S608
+        statement += " AND written_ms < ?"
+        if connection.execute(statement, (TRIMMED_AT_ONCE, before_ms)).rowcount:
+            return True
+    return _used_bytes(connection) > retention.max_bytes and _delete_oldest(
+        connection, retention, now_ms
+    )
 
 
-def _delete_aged(connection: sqlite3.Connection, topic: str, age_ms: int, now_ms: int) -> bool:
+def _empty_aged(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
+    """Empty the first record of spans, which are kept for less long than it is kept itself."""
+    extent = _extent(connection, SPANS)
+    end = _read_up_to(connection, SPANS, extent)
+    if not retention.known_ms or end <= extent.first:
+        return False
+    before_ms = min(
+        now_ms - retention.ages_ms[SPANS], _needed_ms(connection, SPANS, end, retention, now_ms)
+    )
+    statement = (
+        f'UPDATE {SPANS} SET value = ? WHERE "offset" = ? AND timestamp_ms < ? AND value != ?'  # noqa: S608
+    )
+    parameters = (NO_SPANS, extent.first, before_ms, NO_SPANS)
+    return connection.execute(statement, parameters).rowcount > 0
+
+
+def _delete_aged(
+    connection: sqlite3.Connection, topic: str, retention: Retention, now_ms: int
+) -> bool:
     """Delete the records before the first one that is young, and was written by a clock that can
     have been right: one far ahead must not keep all that come after it."""
     extent = _extent(connection, topic)
@@ -235,7 +348,8 @@ def _delete_aged(connection: sqlite3.Connection, topic: str, age_ms: int, now_ms
         f'SELECT "offset", timestamp_ms FROM {topic} WHERE "offset" < ? '  # noqa: S608
         'ORDER BY "offset" LIMIT ?'
     )
-    end = _read_up_to(connection, topic, extent)
+    end = _unneeded(connection, topic, extent, retention, now_ms)
+    age_ms = retention.ages_ms[topic]
     before = extent.first
     for offset, timestamp_ms in connection.execute(statement, (end, TRIMMED_AT_ONCE)):
         if abs(now_ms - timestamp_ms) <= age_ms:
@@ -244,12 +358,12 @@ def _delete_aged(connection: sqlite3.Connection, topic: str, age_ms: int, now_ms
     return _delete(connection, topic, extent.first, before, "aged")
 
 
-def _delete_oldest(connection: sqlite3.Connection, retention: Retention) -> bool:
+def _delete_oldest(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
     """Delete some records of the topic whose first record is the oldest."""
     oldest: list[tuple[int, str, Extent]] = []
     for topic in retention.ages_ms:
         extent = _extent(connection, topic)
-        read = Extent(extent.first, _read_up_to(connection, topic, extent))
+        read = Extent(extent.first, _unneeded(connection, topic, extent, retention, now_ms))
         statement = f'SELECT timestamp_ms FROM {topic} WHERE "offset" = ?'  # noqa: S608
         found = connection.execute(statement, (extent.first,)).fetchone()
         if found is not None and read.first < read.end:

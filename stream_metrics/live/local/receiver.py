@@ -1,4 +1,4 @@
-"""Receives events over HTTP and appends them to the log.
+"""Receives requests over HTTP, and appends the events in them to the log.
 
 The order of effects of a request (each must hold before the next begins):
 
@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from aiohttp import hdrs, web
 
 from stream_metrics.core.events.bodies import Placed, events_of
+from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.foreign import with_form
 from stream_metrics.core.events.limits import Limits
@@ -66,6 +67,8 @@ class Counts(Protocol):
     def answered(self, path: str, status: int) -> None: ...
     def accepted(self, events: int) -> None: ...
     def refused(self, reasons: Mapping[str, int]) -> None: ...
+    def spans(self, accepted: int, rejected: int) -> None: ...
+    def log_records(self, scores: int, others: int) -> None: ...
 
 
 class Answer(NamedTuple):
@@ -76,7 +79,7 @@ class Answer(NamedTuple):
     retry_seconds: int | None = None
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The whole request is refused."""
 
     def __init__(self, status: int, why: str, retry_seconds: int | None = None) -> None:
@@ -84,8 +87,13 @@ class _Refused(Exception):
         self.answer = Answer(status, {"error": why}, retry_seconds)
 
 
+Take = Callable[[web.Request, bytes], Awaitable[Answer]]
+Respond = Callable[[web.Request, Answer], web.Response]
+
+
 class Receiver:
-    """Answers requests with events; ``clock`` is in milliseconds of Unix time.
+    """Answers requests with events, and lets in those of others; ``clock`` is in milliseconds of
+    Unix time.
 
     While requests cannot be stored, ``reasons`` says why.
     """
@@ -98,33 +106,37 @@ class Receiver:
         counts: Counts,
         reasons: Reasons,
         clock: Callable[[], int] = wall_ms,
+        on_bug: Callable[[Bug], None] = lambda _: None,
     ) -> None:
         self._log = log
         self._limits = limits
-        self._doors = doors
-        self._counts = counts
+        self.doors = doors
+        self.counts = counts
         self._reasons = reasons
         self._clock = clock
+        self._on_bug = on_bug
         self._requests = self._held_bytes = 0
         self._turns = asyncio.Semaphore(doors.inflated_at_once)
         self._ends: dict[str, asyncio.TimerHandle] = {}  # of reasons
 
     def add_to(self, app: web.Application) -> None:
         """Add the route to an application."""
-        app.router.add_post(EVENTS_PATH, self._handler(self._events))
+        app.router.add_post(EVENTS_PATH, self.handler(self._events, _response))
 
-    def _handler(
-        self, take: Callable[[bytes], Awaitable[Answer]]
+    def handler(
+        self, take: Take, respond: Respond
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """A handler of requests whose bodies ``take`` gets, inflated, if they are let in."""
+
         async def handle(request: web.Request) -> web.Response:
             try:
                 self._check(request)
                 with self._among_others():
                     answer = await self._take(request, take)
-            except _Refused as refused:
+            except Refused as refused:
                 answer = refused.answer
-            self._counts.answered(request.path, answer.status)
-            return _response(answer)
+            self.counts.answered(request.path, answer.status)
+            return respond(request, answer)
 
         return handle
 
@@ -132,72 +144,80 @@ class Receiver:
 
     def _check(self, request: web.Request) -> None:
         if hdrs.ORIGIN in request.headers:
-            raise _Refused(403, "requests from web pages are not accepted")
-        token = self._doors.token
+            raise Refused(403, "requests from web pages are not accepted")
+        token = self.doors.token
         if token is not None:
             given = request.headers.get(hdrs.AUTHORIZATION, "").encode("utf-8", "surrogateescape")
             if not hmac.compare_digest(given, f"Bearer {token}".encode()):
-                raise _Refused(401, "send the header `Authorization: Bearer` with the token")
-        if (request.content_length or 0) > self._doors.body_bytes:
+                raise Refused(401, "send the header `Authorization: Bearer` with the token")
+        if (request.content_length or 0) > self.doors.body_bytes:
             raise self._too_large()
 
-    def _too_large(self) -> _Refused:
-        return _Refused(413, f"the body has more than {self._doors.body_bytes} bytes; send less")
+    def _too_large(self) -> Refused:
+        return Refused(413, f"the body has more than {self.doors.body_bytes} bytes; send less")
 
     @contextmanager
     def _among_others(self) -> Iterator[None]:
-        if self._requests >= self._doors.requests:
-            raise _Refused(503, "too many requests at once", retry_seconds=1)
+        if self._requests >= self.doors.requests:
+            raise Refused(503, "too many requests at once", retry_seconds=1)
         self._requests += 1
         try:
             yield
         finally:
             self._requests -= 1
 
-    async def _take(
-        self, request: web.Request, take: Callable[[bytes], Awaitable[Answer]]
-    ) -> Answer:
+    async def _take(self, request: web.Request, take: Take) -> Answer:
         chunks: list[bytes] = []
         try:
             await self._read(request, chunks)
             async with self._turns:
-                return await take(await self._inflated(request, b"".join(chunks)))
+                inflated = await self._inflated(request, b"".join(chunks))
+                return await self._taken(take, request, inflated)
         finally:
             self._held_bytes -= sum(map(len, chunks))
 
     async def _read(self, request: web.Request, chunks: list[bytes]) -> None:
         """Read the body into ``chunks``, which count as held."""
-        left = self._doors.body_bytes
+        left = self.doors.body_bytes
         try:
-            async with asyncio.timeout(self._doors.body_seconds):
+            async with asyncio.timeout(self.doors.body_seconds):
                 async for chunk in request.content.iter_any():
                     chunks.append(chunk)
                     self._held_bytes += len(chunk)
                     left -= len(chunk)
                     if left < 0:
                         raise self._too_large()
-                    if self._held_bytes > self._doors.held_bytes:
-                        raise _Refused(503, "too many large requests at once", retry_seconds=1)
+                    if self._held_bytes > self.doors.held_bytes:
+                        raise Refused(503, "too many large requests at once", retry_seconds=1)
         except TimeoutError:
-            raise _Refused(408, "the body did not arrive in time") from None
+            raise Refused(408, "the body did not arrive in time") from None
         except (ConnectionError, RuntimeError, web.RequestPayloadError):
-            raise _Refused(400, "the connection ended within the body") from None
+            raise Refused(400, "the connection ended within the body") from None
+
+    async def _taken(self, take: Take, request: web.Request, body: bytes) -> Answer:
+        try:
+            return await take(request, body)
+        except Refused:
+            raise
+        except Exception as error:
+            self._on_bug(Bug.of(error))
+            raise Refused(500, "an error of this process, which its log names") from error
 
     async def _inflated(self, request: web.Request, body: bytes) -> bytes:
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "identity").strip().lower()
         if encoding in ("", "identity"):
             return body
         if encoding != "gzip":
-            raise _Refused(415, "send the body as it is, or with `Content-Encoding: gzip`")
-        inflated = await asyncio.to_thread(inflate, body, self._doors.inflated_bytes)
+            raise Refused(415, "send the body as it is, or with `Content-Encoding: gzip`")
+        inflated = await asyncio.to_thread(inflate, body, self.doors.inflated_bytes)
         if inflated is None:
-            most = self._doors.inflated_bytes
-            raise _Refused(413, f"the body inflates to more than {most} bytes; send less")
+            most = self.doors.inflated_bytes
+            raise Refused(413, f"the body inflates to more than {most} bytes; send less")
         return inflated
 
     # -- 3. to 5. events ------------------------------------------------------------------------
 
-    async def _events(self, body: bytes) -> Answer:
+    async def _events(self, _: web.Request, body: bytes) -> Answer:
         now_ms = self._clock()
         entries: list[Entry] = []
         refusals: list[dict[str, object]] = []
@@ -205,18 +225,18 @@ class Receiver:
         placed, number = events_of(body), 0
         while chunk := list(islice(placed, DECODED_AT_ONCE)):
             number += len(chunk)
-            if number > self._doors.events:
-                raise _Refused(413, f"more than {self._doors.events} events; send fewer at once")
+            if number > self.doors.events:
+                raise Refused(413, f"more than {self.doors.events} events; send fewer at once")
             for place, bad in self._decode(chunk, entries, now_ms):
                 reasons[bad.reason] += 1
                 refusals.append({"place": place, "reason": bad.reason, "message": bad.message})
             await asyncio.sleep(0)
         if not number:
-            raise _Refused(400, "there is no event in the body")
+            raise Refused(400, "there is no event in the body")
         if entries:
-            await self._append(entries, now_ms)
-        self._counts.accepted(len(entries))
-        self._counts.refused(reasons)
+            await self.stored(self._log.append(EVENTS, entries, now_ms, self.doors.max_backlog))
+        self.counts.accepted(len(entries))
+        self.counts.refused(reasons)
         document = {"accepted": len(entries), "refused": refusals}
         return Answer(200 if entries else 400, document)
 
@@ -231,15 +251,16 @@ class Receiver:
             else:
                 entries.append(Entry(found.conversation_id.encode(), value))
 
-    async def _append(self, entries: list[Entry], now_ms: int) -> None:
+    async def stored(self, storing: Awaitable[object]) -> None:
+        """Wait until something is on the disk; raises ``Refused``."""
         try:
-            await self._log.append(EVENTS, entries, now_ms, self._doors.max_backlog)
+            await storing
         except (FileUnavailable, FileDamaged) as error:
             self._trouble(FileUnavailable.reason, str(error))
-            raise _Refused(503, "the disk takes no events now", retry_seconds=5) from error
+            raise Refused(503, "the disk takes nothing now", retry_seconds=5) from error
         except Backlog as error:
             self._trouble("backlog", str(error))
-            raise _Refused(503, str(error), retry_seconds=5) from error
+            raise Refused(503, str(error), retry_seconds=5) from error
 
     def _trouble(self, reason: str, why: str) -> None:
         """Tell why a request was refused, until none is any more."""
@@ -253,7 +274,7 @@ class Receiver:
 def inflate(body: bytes, most: int) -> bytes | None:
     """What ``gzip`` has packed, of one or several members; None if that is more than ``most``.
 
-    Raises ``_Refused`` if it is not that. No more than ``most`` bytes and one are ever made.
+    Raises ``Refused`` if it is not that. No more than ``most`` bytes and one are ever made.
     """
     parts, left = [], most + 1
     try:
@@ -264,15 +285,15 @@ def inflate(body: bytes, most: int) -> bytes | None:
             left -= len(part)
             if not inflating.eof:
                 if left:
-                    raise _Refused(400, "the body is no complete gzip data")
+                    raise Refused(400, "the body is no complete gzip data")
                 return None
             body = inflating.unused_data
     except zlib.error:
-        raise _Refused(400, "the body is no gzip data, as `Content-Encoding` says") from None
+        raise Refused(400, "the body is no gzip data, as `Content-Encoding` says") from None
     return b"".join(parts) if left else None
 
 
-def _response(answer: Answer) -> web.Response:
+def _response(_: web.Request, answer: Answer) -> web.Response:
     headers = {hdrs.CONTENT_TYPE: _JSON, hdrs.CACHE_CONTROL: "no-store"}
     if answer.retry_seconds is not None:
         headers[hdrs.RETRY_AFTER] = str(answer.retry_seconds)

@@ -75,7 +75,9 @@ class LocalSource:
         await self._log.commit(self._reader, rows)
 
     async def commit(self, commits: Mapping[PartitionId, Commit]) -> None:
-        """See ``Source``."""
+        """See ``Source``; what is committed already is not written again."""
+        if commits.items() <= self.acknowledged.items():
+            return
         try:
             await self.commit_for_all(commits)
         except FileUnavailable as error:
@@ -131,6 +133,7 @@ class LocalSource:
                 self._reassign()
                 return Fetched()
             self._next[place] = records[-1].offset + 1
+            self._log.read_up_to(place.topic, self._next[place])
             found[place] = records
         return Fetched(found)
 
@@ -147,7 +150,8 @@ class LocalSource:
         """See ``Source``."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return {place: extent.end for place, extent in (await self.extents(places)).items()}
+                found = await self._log.ends([place.topic for place in places])
+                return {place: found[place.topic] for place in places}
         except TimeoutError:
             raise FileUnavailable(f"the disk has not answered for {ANSWER_SECONDS:.0f} s") from None
 

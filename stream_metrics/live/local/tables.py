@@ -110,6 +110,13 @@ CREATE TABLE letters (
     UNIQUE (topic, "offset", digest)
 );
 CREATE INDEX letters_by_key ON letters (topic, key, id);
+CREATE TABLE letter_marks (                    -- what commands note about letters
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    written_ms INTEGER NOT NULL,
+    topic TEXT NOT NULL,
+    key BLOB,
+    headers TEXT NOT NULL
+);
 """
 
 _TOPIC: Final = """
@@ -125,6 +132,21 @@ INSERT INTO logs (topic) VALUES ('{topic}');
 
 _BY_KEY: Final = """
 CREATE INDEX events_by_key ON events (key, "offset");
+CREATE INDEX spans_by_key ON spans (key, "offset");
+"""
+
+_TRACES: Final = """
+CREATE TABLE told (                            -- traces whose events are stored, while a process
+    "offset" INTEGER NOT NULL,                 -- that starts would read them again
+    trace BLOB NOT NULL,
+    PRIMARY KEY ("offset", trace)
+) WITHOUT ROWID;
+CREATE TABLE scores (                          -- that wait until their trace is told
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    arrived_ms INTEGER NOT NULL,
+    trace TEXT NOT NULL,
+    record BLOB NOT NULL
+);
 """
 
 EVENTS: Final = "events"
@@ -154,6 +176,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     try:
         if not _has_tables(connection):
             parts = [_STATE, _LOG, *(_TOPIC.format(topic=topic) for topic in TOPICS), _BY_KEY]
+            parts.append(_TRACES)
             for statement in "".join(parts).split(";\n"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -14,7 +14,7 @@ from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.config import DEFAULT_AGENT, MAX_AGENTS, OTHER
 from stream_metrics.core.engine.windows import Names, names_with_series
 from stream_metrics.core.events.decode import REASONS
-from stream_metrics.core.telemetry.interpretation import Reason, agent_of
+from stream_metrics.core.telemetry.interpretation import Interpretation, Reason, agent_of
 from stream_metrics.core.telemetry.interpreter import InterpretedTrace
 from stream_metrics.live.prometheus.catalogue import PREFIX
 from stream_metrics.live.prometheus.service_metrics import (
@@ -159,14 +159,18 @@ class BridgeMetrics(ServiceMetrics):
     def trace_closed(self, interpreted: InterpretedTrace) -> None:
         """Count a closed trace."""
         interpretation = interpreted.interpretation
-        for (agent, reason), number in interpretation.by_agent.items():
-            self._refused.labels(self.agent_label(agent), reason).inc(number)
+        self.refused(interpretation)
         self._counts_of(self.agent_label(agent_of(interpretation)))[outcome_of(interpreted)].inc()
         self._turns.inc(len(interpretation.turns))
         self._searches.inc(sum(len(turn.searches) for turn in interpretation.turns))
         self._inferred.inc(sum(turn.iterations_inferred for turn in interpretation.turns))
         self._conflicts.inc(interpreted.conflicts)
         self._forgotten.inc(interpreted.forgotten)
+
+    def refused(self, interpretation: Interpretation) -> None:
+        """Count refusals."""
+        for (agent, reason), number in interpretation.by_agent.items():
+            self._refused.labels(self.agent_label(agent), reason).inc(number)
 
     def read(self, spans: int, late: int) -> None:
         """Count spans read, and late ones among them."""

@@ -12,6 +12,7 @@ from stream_metrics.live.prometheus.catalogue import PREFIX
 
 RECEIVER: Final = PREFIX + "receiver_"
 LOG: Final = PREFIX + "log_"
+LOG_KINDS: Final = ("score", "other")
 WHY_DELETED: Final = ("age", "size")
 
 
@@ -34,6 +35,26 @@ class ReceiverMetrics:
             ("reason",),
             registry=registry,
         )
+        self._spans = Counter(
+            RECEIVER + "spans", "Spans that were accepted and stored.", registry=registry
+        )
+        self._rejected_spans = Counter(
+            RECEIVER + "rejected_spans",
+            "Spans without a trace id, which belong to no trace.",
+            registry=registry,
+        )
+        self._log_records = Counter(
+            RECEIVER + "log_records",
+            "Log records that were accepted: scores, which wait until their trace is told, and "
+            "others, which are not used.",
+            ("kind",),
+            registry=registry,
+        )
+        self._labels = Counter(
+            RECEIVER + "scores_labelled", "Scores that became labels.", registry=registry
+        )
+        for kind in LOG_KINDS:
+            self._log_records.labels(kind)
         self._file = Gauge(
             LOG + "file_bytes", "Bytes of the file that hold something.", registry=registry
         )
@@ -62,6 +83,20 @@ class ReceiverMetrics:
         """Events were refused."""
         for reason, number in reasons.items():
             self._refused.labels(reason).inc(number)
+
+    def spans(self, accepted: int, rejected: int) -> None:
+        """Spans were stored, of which some belong to no trace."""
+        self._spans.inc(accepted)
+        self._rejected_spans.inc(rejected)
+
+    def log_records(self, scores: int, others: int) -> None:
+        """Log records were accepted."""
+        for kind, number in zip(LOG_KINDS, (scores, others), strict=True):
+            self._log_records.labels(kind).inc(number)
+
+    def labelled(self, scores: int) -> None:
+        """Scores have become labels."""
+        self._labels.inc(scores)
 
     def kept(self, file_bytes: int, aged: Mapping[str, int], crowded: Mapping[str, int]) -> None:
         """The size of the file, and what was ever deleted from it."""

@@ -132,6 +132,8 @@ class _Calls:
         self._added: dict[tuple[str | None, str, str], Span] = {}
         self._unanswered: set[str] = set()  # models that called tools without a result
         self._results: dict[str, dict[str, Any]] = {}
+        self._outer_models = tree.nearest_ancestor(Role.MODEL)
+        self._hosted: dict[str, Sequence[HostedSearch]] = {}  # of models and those around them
         self.told: dict[str, Any] = {}
 
     def results_of(self, model: Span) -> dict[str, Any]:
@@ -300,9 +302,14 @@ class _Calls:
                 given = {**new.attributes, "gen_ai.tool.call.result": told[id]}
                 self._changed[span.span_id] = msgspec.structs.replace(new, attributes=given)
 
-    def add_hosted(self, model: Span, hosted: Iterable[HostedSearch]) -> None:
-        """Note the searches that the provider ran during a model call."""
+    def add_hosted(self, model: Span, hosted: Sequence[HostedSearch]) -> None:
+        """Note the searches that the provider ran during a model call, unless an outer span of the
+        call has told them."""
+        outer = self._hosted.get(self._outer_models.get(model.span_id, ""), ())
+        self._hosted[model.span_id] = [*outer, *hosted]
         for search in hosted:
+            if any(search.id == one.id or search[1:] == one[1:] for one in outer):
+                continue
             attributes: dict[str, Any] = {
                 "gen_ai.operation.name": "retrieval",
                 "gen_ai.retrieval.documents": search.results,

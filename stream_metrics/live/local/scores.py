@@ -1,0 +1,234 @@
+"""Scores of evaluators that were logged, which wait in the SQLite file and become labels.
+
+A score waits until its trace is told or refused: only then is known which result it is about. The
+label and the end of waiting are one transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from stream_metrics.core.events.bugs import Bug
+from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.telemetry import Interpretation, Options, Span, SpanMapping, label_events
+from stream_metrics.core.telemetry.interpret import apply_evaluations
+from stream_metrics.core.telemetry.labels.evaluations import Evaluation, evaluation_of_record
+from stream_metrics.core.telemetry.labels.labels import UnusedScore
+from stream_metrics.core.telemetry.otlp.logs import LogRecord
+from stream_metrics.core.telemetry.otlp.payloads import spans_of
+from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.log import Backlog, Entry, Log, add
+from stream_metrics.live.local.tables import EVENTS, SPANS
+from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.telemetry import BugCounts
+
+LOOKED_AT: Final = 10_000  # scores in a round
+LOOK_MS: Final = 500  # how often
+JOINED: Final = 1_000
+LARGE_BYTES: Final = 1 << 18  # of spans that are interpreted beside the event loop
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(LogRecord).decode
+
+
+class LabelCounts(BugCounts, Protocol):
+    """Receives counts; every method is cheap and never raises."""
+
+    def labelled(self, scores: int) -> None: ...
+    def refused(self, interpretation: Interpretation) -> None: ...
+
+
+class _Trace(NamedTuple):
+    """The scores of a trace that wait, and the end of its spans in the log; 0 if it has none."""
+
+    ids: list[int]
+    arrived_ms: int  # the latest
+    end: int
+
+
+class Scores:
+    """The scores that wait; ``clock`` is in milliseconds of Unix time."""
+
+    def __init__(self, database: Database, clock: Callable[[], int]) -> None:
+        self._database = database
+        self._clock = clock
+        self.may_wait = True
+
+    async def append(self, scores: Sequence[LogRecord], max_waiting: int) -> None:
+        """Store scores; raises ``Backlog`` if more than ``max_waiting`` would then wait."""
+        rows = [(one.trace_id, _encode(one)) for one in scores]
+
+        def append(connection: sqlite3.Connection) -> None:
+            [waiting] = connection.execute("SELECT count(*) FROM scores").fetchone()
+            if waiting + len(rows) > max(max_waiting, len(rows)):
+                raise Backlog(f"{waiting:,} scores wait for their traces")
+            connection.executemany(
+                "INSERT INTO scores (arrived_ms, trace, record) VALUES (?, ?, ?)",
+                [(self._clock(), *row) for row in rows],
+            )
+
+        await self._database.write(append)
+        self.may_wait = True
+
+    async def waiting(self) -> dict[str, _Trace]:
+        """The scores that wait, by trace."""
+
+        def find(connection: sqlite3.Connection) -> dict[str, _Trace]:
+            statement = "SELECT id, arrived_ms, trace FROM scores ORDER BY id LIMIT ?"
+            found: dict[str, _Trace] = {}
+            for id_, arrived_ms, trace in connection.execute(statement, (LOOKED_AT,)):
+                if trace not in found:
+                    last = f'SELECT max("offset") FROM {SPANS} WHERE key = ?'  # noqa: S608
+                    [offset] = connection.execute(last, (trace.encode(),)).fetchone()
+                    found[trace] = _Trace([], arrived_ms, 0 if offset is None else offset + 1)
+                one = found[trace]
+                one.ids.append(id_)
+                found[trace] = one._replace(arrived_ms=max(one.arrived_ms, arrived_ms))
+            return found
+
+        self.may_wait = False  # what comes meanwhile sets it again
+        found = await self._database.read(find)
+        self.may_wait |= bool(found)
+        return found
+
+    async def read(self, trace: str, ids: Sequence[int]) -> tuple[list[LogRecord], list[bytes]]:
+        """Scores, and the payloads of their trace."""
+        statement = f'SELECT value FROM {SPANS} WHERE key = ? ORDER BY "offset"'  # noqa: S608
+
+        def read(connection: sqlite3.Connection) -> tuple[list[LogRecord], list[bytes]]:
+            each = "SELECT record FROM scores WHERE id = ?"
+            records = [connection.execute(each, (id_,)).fetchone() for id_ in ids]
+            payloads = connection.execute(statement, (trace.encode(),)).fetchall()
+            return [_decode(one[0]) for one in records if one], [value for (value,) in payloads]
+
+        return await self._database.read(read)
+
+    async def finish(self, ids: Sequence[int], labels: Sequence[Entry]) -> None:
+        """Append labels to the events, and forget the scores."""
+
+        def finish(connection: sqlite3.Connection) -> None:
+            connection.executemany("DELETE FROM scores WHERE id = ?", [(id_,) for id_ in ids])
+            if labels:
+                add(connection, EVENTS, labels, self._clock())
+
+        await self._database.write(finish)
+
+
+class Labeller:
+    """Makes labels of the scores whose traces are closed.
+
+    ``is_closed`` tells whether all spans of a trace up to an offset were read, and the trace is
+    closed. A score of a trace without spans waits for ``patience_ms``.
+    """
+
+    def __init__(
+        self,
+        scores: Scores,
+        log: Log,
+        mapping: SpanMapping,
+        options: Options,
+        limits: Limits,
+        is_closed: Callable[[str, int], bool],
+        patience_ms: int,
+        retry: Retry,
+        counts: LabelCounts,
+        clock: Callable[[], int],
+    ) -> None:
+        self._scores = scores
+        self._log = log
+        self._mapping = mapping
+        self._options = options
+        self._limits = limits
+        self._is_closed = is_closed
+        self._patience_ms = patience_ms
+        self._retry = retry
+        self._counts = counts
+        self._clock = clock
+        self._looked_ms = 0
+
+    async def turn(self) -> None:
+        """Join the scores that need not wait any more with their traces."""
+        now_ms = self._clock()
+        if not self._scores.may_wait or abs(now_ms - self._looked_ms) < LOOK_MS:
+            return
+        self._looked_ms = now_ms
+        waiting = await self._retry(self._scores.waiting)
+        for trace, found in waiting.items():
+            if self._is_due(trace, found):
+                for first in range(0, len(found.ids), JOINED):
+                    await self._join(trace, found.ids[first : first + JOINED])
+
+    def _is_due(self, trace: str, found: _Trace) -> bool:
+        if found.end:
+            return self._is_closed(trace, found.end)
+        return abs(self._clock() - found.arrived_ms) >= self._patience_ms
+
+    async def _join(self, trace: str, ids: Sequence[int]) -> None:
+        records, payloads = await self._retry(lambda: self._scores.read(trace, ids))
+        try:
+            if sum(map(len, payloads)) >= LARGE_BYTES:
+                made = await asyncio.to_thread(self._labels, trace, records, payloads)
+            else:
+                made = self._labels(trace, records, payloads)
+        except Exception as error:
+            self._counts.bug(Bug.of(error))
+            made = [], _all_refused(trace, records)
+        entries, told = made
+        await self._retry(lambda: self._scores.finish(ids, entries))
+        if entries:
+            self._log.appended(EVENTS)
+        self._counts.labelled(len(records) - sum(told.by_agent.values()))
+        self._counts.refused(told)
+
+    def _labels(
+        self, trace: str, records: Sequence[LogRecord], payloads: Sequence[bytes]
+    ) -> tuple[list[Entry], Interpretation]:
+        """The labels, and an interpretation whose refusals are the unused scores."""
+        evaluations = [
+            evaluation_of_record(
+                one.attributes,
+                self._options.grading,
+                one.span_id,
+                trace,
+                one.span_id,
+                one.time_ns // 1000,
+            )
+            for one in records
+        ]
+        spans = [span for value in payloads for span in spans_of(value)]
+        size = sum(map(len, payloads))
+        interpretation, unused = self._interpreted(trace, spans, evaluations, size)
+        told = Interpretation(trace, service=interpretation.service, agent=interpretation.agent)
+        entries = []
+        for event in label_events(trace, interpretation.labels):
+            read = decode(event.value, timestamp_ms=self._clock(), limits=self._limits)
+            if isinstance(read, BadRecord):
+                unused.append(UnusedScore("", "label_malformed", read.message))
+            else:
+                entries.append(Entry(event.conversation.encode(), event.value))
+        for one in unused:
+            told.refuse(one.reason, one.origin, one.message)
+        return entries, told
+
+    def _interpreted(
+        self, trace: str, spans: Sequence[Span], evaluations: Sequence[Evaluation], size: int
+    ) -> tuple[Interpretation, list[UnusedScore]]:
+        number = len(spans)
+        if size > self._options.max_bytes or number > self._options.max_spans:
+            why = f"the span's trace has {number:,} spans of {size:,} bytes"
+            unused = [UnusedScore(one.origin, "label_not_told", why) for one in evaluations]
+            return Interpretation(trace), unused
+        return apply_evaluations(spans, self._mapping, self._options, evaluations)
+
+
+def _all_refused(trace: str, records: Sequence[LogRecord]) -> Interpretation:
+    found = Interpretation(trace)
+    for one in records:
+        found.refuse("label_not_told", one.span_id, "a bug was met, which the log names")
+    return found
