@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_metrics.core.alerts.minutes import ARRIVED, counts_by_agent
+from stream_metrics.core.alerts.minutes import Arrived, ArrivedMinutes
 from stream_metrics.core.engine.config import DEFAULT_AGENT
 from stream_metrics.live.memory import MemoryStore
 from tests.strategies import arrivals, streams
@@ -28,13 +28,11 @@ def at(sent: Sent, minutes: float) -> Sent:
 
 async def stored(store: MemoryStore) -> Counts:
     """What the store has of the one agent, without counts that are 0."""
-    minutes = {
-        (minute, agent): sums
-        for (window, minute, agent), sums in (await store.buckets(0)).items()
-        if window == ARRIVED
-    }
-    found = counts_by_agent([minutes]).get(DEFAULT_AGENT, {})
-    return {minute: {k: v for k, v in counts.items() if v} for minute, counts in found.items()}
+    minutes, found = ArrivedMinutes(), Arrived()
+    for (window, minute, agent), sums in (await store.buckets(0)).items():
+        minutes.load(window, minute, agent, sums)
+    found.update({0: minutes.hours()})
+    return found.agents.get(DEFAULT_AGENT, {})
 
 
 async def after(batches: Sequence[Sequence[Sent]], *, restarts: bool = False) -> Counts:

@@ -2,13 +2,17 @@
 
 A minute is that in which a record was written to the log, so that the same log gives the same
 minutes, however late and in whatever batches it is read.
+
+Minutes are stored by hours, and each hour has a mark that changes with it, so that whoever reads
+partitions again and again reads little more than what is new.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.arrivals import COUNTS, counts_of
 from stream_metrics.core.alerts.shifts import HORIZON
@@ -24,10 +28,15 @@ from stream_metrics.core.engine.windows import (
     added_bucket,
 )
 
-ARRIVED: Final = "arrived"  # among the names of windows
 MINUTE_MS: Final = 60_000
 KEPT: Final = HORIZON + 60  # minutes; partitions are not all read up to the same one
+HOURS: Final = KEPT // 60 + 2  # that minutes which are kept may lie in
+MARKS: Final = "arrived"  # among the names of windows; the others begin with it
+MARK_BYTES: Final = 6  # that it takes for no two to be alike
+NOBODY: Final = ""  # the agent of marks
 
+_MARK: Final = "n"
+_HEAD: Final = Struct(">IH")  # a minute, and the length of what follows
 _SHORT: Final = {  # of counts that no series has as they are; stored
     "labelled_gate_decisions": "q",
     "missed_searches": "qm",
@@ -44,42 +53,115 @@ _STORED: Final = {name: _SHORT.get(name) or _HEADS[name] for name in COUNTS} | {
 _COUNT_OF: Final = {code: name for name, code in _STORED.items()}
 
 Bucket = tuple[int, str]  # a minute and an agent
-
+Counts = dict[str, int]
 
 Arrivals = tuple[int, Sequence[tuple[int, Cell]]]
 """A minute, and the cells that are added (1) or taken back (-1) in it."""
+
+
+class Hour(NamedTuple):
+    """The minutes of an hour in one partition, packed by agent; no two contents share a mark."""
+
+    mark: int
+    agents: Mapping[str, bytes]
+
+
+Hours = Mapping[int, Hour]
+"""Those of a partition, by their place among ``HOURS``."""
+
+
+def place_of(minute: int) -> int:
+    """Where the hour of a minute is stored, in turn."""
+    return minute // 60 % HOURS
+
+
+def window_of(place: int) -> str:
+    """The name of an hour, among those of windows."""
+    return f"{MARKS}:{place}"
+
+
+_PLACES: Final = {window_of(place): place for place in range(HOURS)}
+
+
+def keeps_minutes(window: str) -> bool:
+    """Whether this is not a window, but minutes or their marks.
+
+    >>> keeps_minutes("arrived:63"), keeps_minutes("arrived"), keeps_minutes("1h")
+    (True, True, False)
+    """
+    return window == MARKS or window in _PLACES
+
+
+def marks_in(buckets: Mapping[tuple[str, int, str], bytes]) -> dict[int, int]:
+    """The marks of hours, by place, from what is stored as ``MARKS``. Raises ``DamagedState``."""
+    return {
+        place: decode_sums(stored).get(_MARK, 0)
+        for (window, place, _), stored in buckets.items()
+        if window == MARKS
+    }
+
+
+def packed(buckets: Iterable[tuple[Bucket, bytes]]) -> dict[str, bytes]:
+    """Minutes by agent, as ``Hour`` has them."""
+    found: dict[str, list[bytes]] = {}
+    for (minute, agent), sums in sorted(buckets):
+        found.setdefault(agent, []).extend((_HEAD.pack(minute, len(sums)), sums))
+    return {agent: b"".join(parts) for agent, parts in found.items()}
+
+
+def _unpacked(stored: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(stored):
+        minute, length = _HEAD.unpack_from(stored, at)
+        at += _HEAD.size + length
+        yield minute, stored[at - length : at]
 
 
 class ArrivedMinutes:
     """The minutes of one state partition; kept encoded, like those of windows."""
 
     def __init__(self) -> None:
-        self.buckets: dict[Bucket, bytes] = {}
+        self._buckets: dict[int, dict[Bucket, bytes]] = {}  # by place
+        self._marks: dict[int, int] = {}
+        self._hours: dict[int, Hour] = {}
         self._first: int | None = None  # a lower bound of the minutes
 
-    def load(self, window: str, minute: int, agent: str, sums: bytes) -> None:
-        """Load one stored minute; raises ``DamagedState``."""
-        if window == ARRIVED:
-            self._set(minute, agent, encode_sums(decode_sums(sums)))
+    def load(self, window: str, number: int, agent: str, sums: bytes) -> None:
+        """Load one stored minute, or mark; raises ``DamagedState``."""
+        if window == MARKS:
+            self._marks[number] = decode_sums(sums).get(_MARK, 0)
+        elif window in _PLACES:
+            self._set(_PLACES[window], number, agent, encode_sums(decode_sums(sums)))
 
     def install(self, touched: BucketChanges) -> None:
         """Store what ``changes`` has returned."""
-        for (_, minute, agent), sums in touched.items():
+        for (window, number, agent), sums in touched.items():
             if sums is None:
-                self.buckets.pop((minute, agent), None)
+                self._buckets[_PLACES[window]].pop((number, agent), None)
+            elif window == MARKS:
+                self.load(window, number, agent, sums)
             else:
-                self._set(minute, agent, sums)
+                self._set(_PLACES[window], number, agent, sums)
 
-    def _set(self, minute: int, agent: str, sums: bytes) -> None:
-        self.buckets[minute, agent] = sums
+    def _set(self, place: int, minute: int, agent: str, sums: bytes) -> None:
+        self._buckets.setdefault(place, {})[minute, agent] = sums
         self._first = minute if self._first is None else min(minute, self._first)
 
+    def hours(self) -> dict[int, Hour]:
+        """The hours as they are now."""
+        for place, mark in self._marks.items():
+            held = self._hours.get(place)
+            if held is None or held.mark != mark:
+                self._hours[place] = Hour(mark, packed(self._buckets.get(place, {}).items()))
+        return dict(self._hours)
+
     def changes(
-        self, arrivals: Iterable[Arrivals], names: Names, record_time_us: int
+        self, arrivals: Iterable[Arrivals], names: Names, record_time_us: int, mark: int
     ) -> BucketChanges:
         """The new content of each minute that changes, and deletions of some that are too old.
 
-        Changes nothing itself. Raises ``DamagedState``.
+        Changes nothing itself. ``mark`` becomes that of the hours that change. Raises
+        ``DamagedState``.
         """
         oldest = record_time_us // (1_000 * MINUTE_MS) - KEPT + 1
         net: dict[Bucket, Sums] = {}
@@ -98,24 +180,26 @@ class ArrivedMinutes:
         named: dict[Bucket, Sums] = {}
         for (minute, agent), sums in net.items():
             add(named.setdefault((minute, names.agent(agent)), {}), sums, 1)
-        touched: BucketChanges = {
-            (ARRIVED, minute, agent): added_bucket(
-                self.buckets.get((minute, agent)), sums, set(sums)
-            )
-            for (minute, agent), sums in named.items()
-            if any(sums.values())
-        }
+        touched: BucketChanges = {}
+        marks: BucketChanges = {}
+        for (minute, agent), sums in named.items():
+            if any(sums.values()):
+                place = place_of(minute)
+                before = self._buckets.get(place, {}).get((minute, agent))
+                touched[window_of(place), minute, agent] = added_bucket(before, sums, set(sums))
+                marks[MARKS, place, NOBODY] = encode_sums({_MARK: mark})
         touched.update(islice(self._outdated(oldest), max(MIN_DELETIONS, 2 * len(touched))))
-        return touched
+        return touched | marks
 
     def _outdated(self, oldest: int) -> Iterator[tuple[tuple[str, int, str], None]]:
         if self._first is None or self._first >= oldest:
             return
         any_outdated = False
-        for minute, agent in self.buckets:
-            if minute < oldest:
-                any_outdated = True
-                yield (ARRIVED, minute, agent), None
+        for place, buckets in self._buckets.items():
+            for minute, agent in buckets:
+                if minute < oldest:
+                    any_outdated = True
+                    yield (window_of(place), minute, agent), None
         if not any_outdated:
             self._first = oldest
 
@@ -140,15 +224,44 @@ _CODES_KEPT: Final = 8_192
 _STORED_OF: Final = _StoredOf()
 
 
-def counts_by_agent(
-    partitions: Iterable[Mapping[Bucket, bytes]],
-) -> dict[str, dict[int, dict[str, int]]]:
-    """By agent and minute, the counts over all partitions. Raises ``DamagedState``."""
-    found: dict[str, dict[int, dict[str, int]]] = {}
-    for buckets in partitions:
-        for (minute, agent), stored in buckets.items():
-            into = found.setdefault(agent, {}).setdefault(minute, {})
-            for code, value in decode_sums(stored).items():
-                if (name := _COUNT_OF.get(code)) is not None:
-                    into[name] = into.get(name, 0) + value
-    return found
+class Arrived:
+    """What has arrived over several partitions, by agent and minute.
+
+    It is kept from one ``update`` to the next, and only agents' hours that changed are counted
+    anew.
+    """
+
+    def __init__(self) -> None:
+        self.agents: dict[str, dict[int, Counts]] = {}
+        self._held: dict[int, Hours] = {}
+
+    def update(self, partitions: Mapping[int, Hours]) -> None:
+        """Go on to what is in the partitions now. Raises ``DamagedState``."""
+        for number in self._held.keys() | partitions.keys():
+            before, after = self._held.get(number, {}), partitions.get(number, {})
+            for place in before.keys() | after.keys():
+                self._change(before.get(place, _EMPTY), after.get(place, _EMPTY))
+        self._held = dict(partitions)
+
+    def _change(self, before: Hour, after: Hour) -> None:
+        if before.mark == after.mark:
+            return
+        for agent in before.agents.keys() | after.agents.keys():
+            old, new = before.agents.get(agent, b""), after.agents.get(agent, b"")
+            if old != new:
+                self._add(agent, old, -1)
+                self._add(agent, new, 1)
+                if not self.agents[agent]:
+                    del self.agents[agent]
+
+    def _add(self, agent: str, stored: bytes, sign: int) -> None:
+        minutes = self.agents.setdefault(agent, {})
+        for minute, sums in _unpacked(stored):
+            counts = minutes.setdefault(minute, {})
+            named = {_COUNT_OF[c]: n for c, n in decode_sums(sums).items() if c in _COUNT_OF}
+            add(counts, named, sign)
+            if not counts:
+                del minutes[minute]
+
+
+_EMPTY: Final = Hour(0, {})

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 from stream_metrics.core.alerts.arrivals import counts_of_state, is_young, net_arrivals
-from stream_metrics.core.alerts.minutes import Arrivals, ArrivedMinutes
+from stream_metrics.core.alerts.minutes import MARK_BYTES, NOBODY, Arrivals, ArrivedMinutes
 from stream_metrics.core.engine.cells import conversation_cells, dimension_of
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
@@ -165,7 +165,7 @@ class StatePartition:
             self.minutes.load(window, bucket, agent, data)
             self._left.load(window, bucket, agent, data)
         self._telemetry.agents_known(
-            {*self._options.agents, *(agent for _, _, agent in state.buckets)},
+            {*self._options.agents, *(agent for _, _, agent in state.buckets)} - {NOBODY},
             counts_of_state(self._options.engine.rules.tables.loops),
         )
 
@@ -312,18 +312,20 @@ class StatePartition:
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
         touched = self.windows.changes(cells, names, record_time_us)
         seen.late.update(self.windows.late(cells, record_time_us))
-        minutes = self.minutes.changes(arrivals, names, record_time_us)
         note_unnamed(cells, names, seen)
         left: BucketChanges = {}
         if expired or not self._left.empty:
             left = self._left.changes(expired, names, record_time_us)
         self._batches += 1
+        batch_id = hashlib.blake2b(
+            self.token + self._batches.to_bytes(8, "big"), digest_size=16
+        ).digest()
+        mark = int.from_bytes(batch_id[:MARK_BYTES], "big")
+        minutes = self.minutes.changes(arrivals, names, record_time_us, mark)
         batch = BatchWrite(
             partition=self.number,
             token=self.token,
-            batch_id=hashlib.blake2b(
-                self.token + self._batches.to_bytes(8, "big"), digest_size=16
-            ).digest(),
+            batch_id=batch_id,
             expected={topic: position.offset for topic, position in self.positions.items()},
             positions=positions,
             conversations=writes,
