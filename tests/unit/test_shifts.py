@@ -84,7 +84,8 @@ def reference(figure: Figure, counts: Counts, threshold: float) -> Reals:
 
 def found(figure: Figure, counts: Counts, now: int) -> tuple[float, ...] | None:
     """The evidence of both shifts as of ``now``."""
-    return gathered(figure, added(figure, counts, now, gather.IN_USE[figure.name]))
+    now_there = gathered(figure, added(figure, counts, now, gather.IN_USE[figure.name]))
+    return None if now_there is None else tuple(each.value for each in now_there)
 
 
 @settings(max_examples=8)
@@ -189,7 +190,8 @@ def test_a_pool_has_the_evidence_of_the_steps_of_its_agents_together(seed: int) 
     if np.isnan(step[:, -1]).any():
         assert together is None
     else:
-        assert together == pytest.approx(expected.tolist(), abs=1e-9)
+        found_together = [each.value for each in together or ()]
+        assert found_together == pytest.approx(expected.tolist(), abs=1e-9)
 
 
 @given(seed=seeds, silent=st.integers(0, 40))

@@ -26,9 +26,10 @@ def test_evidence_about_an_agent_by_itself_is_told_with_the_ratio_that_came_late
     """The alert shows the ratio, and fires by the evidence."""
     counts = steady(20)
 
-    told = Standing(gather.IN_USE).at({"a": counts}, NOW)["a", "srr"]
+    told = Standing(gather.IN_USE).at({"a": counts}, NOW)["a"]["srr"]
 
     assert told.evidence == found(SRR, counts, NOW)
+    assert told.evidence is not None
     assert told.evidence[-1] > 1
     assert told.ratio == (3 * 20 + 7 * 2) / 200
 
@@ -42,8 +43,9 @@ def test_a_member_has_the_evidence_of_its_pool_if_that_is_more() -> None:
     told = Standing(gather.IN_USE).at(agents, NOW, {"a": "index", "b": "index"})
 
     assert together is not None
-    assert told["a", "srr"].evidence == told["b", "srr"].evidence == together
-    assert told["c", "srr"].evidence[0] < together[0]
+    expected = tuple(each.value for each in together)
+    assert told["a"]["srr"].evidence == told["b"]["srr"].evidence == expected
+    assert max(told["c"]["srr"].evidence or ()) < expected[0]
 
 
 def test_nothing_is_told_of_a_mixture_of_agents() -> None:
@@ -55,8 +57,8 @@ def test_nothing_is_told_of_an_agent_that_sleeps() -> None:
     """From half an hour without traffic on, however much evidence there was."""
     standing, counts = Standing(gather.IN_USE), steady(20)
 
-    assert ("a", "srr") in standing.at({"a": counts}, NOW + 30)
-    assert standing.at({"a": counts}, NOW + 31) == {}
+    assert standing.at({"a": counts}, NOW + 30)["a"]["srr"].evidence is not None
+    assert standing.at({"a": counts}, NOW + 31)["a"]["srr"].evidence is None
 
 
 def test_figures_that_state_does_not_count_are_not_told() -> None:
@@ -65,7 +67,7 @@ def test_figures_that_state_does_not_count_are_not_told() -> None:
     counts = {minute: of | searches for minute, of in steady(2).items()}
 
     told = [
-        {figure for _, figure in Standing(gather.IN_USE).at({"a": counts}, NOW, counts=kept)}
+        set(Standing(gather.IN_USE).at({"a": counts}, NOW, counts=kept)["a"])
         for kept in map(counts_of_state, (True, False))
     ]
 

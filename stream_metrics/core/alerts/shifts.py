@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.arrivals import BILLIONTHS
@@ -48,6 +49,44 @@ class Added(NamedTuple):
     traffic: int
 
 
+class Usual(NamedTuple):
+    """The usual ratio, and the variance of the numerator for each unit of the denominator."""
+
+    ratio: float
+    variance: float
+
+    def assumed(self, figure: Figure) -> float:
+        """The usual ratio as evidence takes it: neither 0 nor, for a share, 1."""
+        return float(clamp(self.ratio, LOW, figure.high))
+
+    def weights(self, figure: Figure) -> list[tuple[float, float]]:
+        """What a unit of the numerator and of the denominator add, in nats, by shift."""
+        assumed = self.assumed(figure)
+        return [figure.weights(shift, assumed, self.variance) for shift in figure.shifts]
+
+
+class Evidence(NamedTuple):
+    """Evidence of a shift, in units of the threshold, and for how many minutes it is above 0."""
+
+    value: float
+    minutes: int
+
+
+class Came(NamedTuple):
+    """What a minute had of the numerator and the denominator, and whether that can be judged."""
+
+    above: float
+    below: float
+    judged: bool
+
+
+class Noticed(NamedTuple):
+    """The least traffic in which a shift is noticed: ``below`` of the denominator, at ``ratio``."""
+
+    below: float
+    ratio: float
+
+
 def span(counts: Minutes, now: int) -> range:
     """The minutes up to ``now`` that evidence depends on, from the first that has anything on."""
     oldest = now - HORIZON + 1
@@ -75,52 +114,92 @@ class Watch:
 
     def _begin(self, first: int) -> None:
         self._first = first
-        self._gained: deque[tuple[int, int]] = deque(maxlen=HORIZON)
-        self._judged: deque[bool] = deque(maxlen=WATCHED)
+        self._above: list[int] = []
+        self._below: list[int] = []
+        self._judged: list[bool] = []
         self._added: deque[Added] = deque(maxlen=WATCHED)
         self._day = _Day(self._figure, self._unit)
 
-    def added(self, counts: Minutes, now: int) -> list[Added]:
-        """As the function of this name."""
+    def added(
+        self, counts: Minutes, now: int, missing: Collection[int] | None = None
+    ) -> list[Added]:
+        """As the function of this name; ``missing`` is what ``unlabelled`` says, if it is known."""
         figure, minutes = self._figure, span(counts, now)
-        missing = unlabelled(counts, now) if figure.labelled else frozenset[int]()
-        there = (counts.get(minute, {}) for minute in minutes)
-        gained = [(of.get(figure.above, 0), of.get(figure.below, 0)) for of in there]
+        if not figure.labelled:
+            missing = ()
+        elif missing is None:
+            missing = unlabelled(counts, now)
+        nothing: Mapping[str, int] = {}
+        there = [counts.get(minute, nothing) for minute in minutes]
+        above = [of.get(figure.above, 0) for of in there]
+        below = [of.get(figure.below, 0) for of in there]
         judged = [minute not in missing for minute in minutes]
-        done = self._done(minutes, gained, judged)
-        for (above, below), is_judged in zip(gained[done:], judged[done:], strict=True):
-            self._add(above, below, is_judged)
+        done = self._done(minutes, above, below, judged)
+        self._above, self._below, self._judged = above, below, judged
+        for up, down, is_judged in zip(above[done:], below[done:], judged[done:], strict=True):
+            self._add(up, down, is_judged)
         return list(self._added)[-len(minutes) :] if minutes else []
 
     def _done(
-        self, minutes: range, gained: Sequence[tuple[int, int]], judged: Sequence[bool]
+        self, minutes: range, above: Sequence[int], below: Sequence[int], judged: Sequence[bool]
     ) -> int:
         """How many of these minutes have been added; begins anew if they are not the same."""
-        done = self._first + len(self._gained) - minutes.start
+        done = self._first + len(self._below) - minutes.start
         # From a whole horizon on, nothing depends on what was before it.
         same = minutes.start == self._first or len(minutes) == HORIZON
-        kept = list(self._gained)[-done:] if 0 < done <= len(gained) else []
         # Labels of minutes that are not watched any more say nothing of the others.
-        recent = range(max(0, len(minutes) - WATCHED), done)
-        labels = list(self._judged)[-len(recent) :] if recent else []
-        if same and kept and kept == gained[:done] and labels == [judged[n] for n in recent]:
+        recent = done - max(0, len(minutes) - WATCHED)
+        if (
+            same
+            and 0 < done <= len(below)
+            and self._below[-done:] == below[:done]
+            and self._above[-done:] == above[:done]
+            and (recent <= 0 or self._judged[-recent:] == judged[done - recent : done])
+        ):
             self._first = minutes.start
-            self._gained = deque(kept, maxlen=HORIZON)
             return done
         self._begin(minutes.start)
         return 0
 
     def _add(self, above: int, below: int, judged: bool) -> None:
-        weights = self._day.weights()
+        usual = self._day.usual()
         self._day.add(above, below)
         steps = None
-        if weights is not None:
-            nats = (self._unit * (up * above + down * below) for up, down in weights)
-            lowers = below < 0 or not judged
-            steps = tuple((min(each, 0.0) if lowers else each) / self._threshold for each in nats)
-        self._gained.append((above, below))
-        self._judged.append(judged)
+        if usual is not None:
+            steps = _steps(
+                usual.weights(self._figure),
+                Came(self._unit * above, self._unit * below, judged),
+                self._threshold,
+            )
         self._added.append(Added(steps, below if judged else 0))
+
+    @property
+    def usual(self) -> Usual | None:
+        """What is usual in the minute that comes next."""
+        return self._day.usual()
+
+    @property
+    def active(self) -> int:
+        """How many minutes of the usual day had traffic."""
+        return self._day.active
+
+    def lately(self, minutes: int) -> list[Came]:
+        """What came in the last minutes; fewer if there was nothing before."""
+        came = zip(self._above, self._below, self._judged, strict=True)
+        skipped = max(0, len(self._below) - minutes)
+        return [
+            Came(self._unit * above, self._unit * below, judged)
+            for above, below, judged in islice(came, skipped, None)
+        ]
+
+
+def _steps(
+    weights: Sequence[tuple[float, float]], came: Came, threshold: float
+) -> tuple[float, ...]:
+    """What a minute adds to evidence of each shift; less than nothing may have been withdrawn."""
+    lowers = came.below < 0 or not came.judged
+    nats = [up * came.above + down * came.below for up, down in weights]
+    return tuple((min(each, 0.0) if lowers else each) / threshold for each in nats)
 
 
 def pooled(agents: Iterable[Sequence[Added]]) -> list[Added]:
@@ -137,27 +216,68 @@ def pooled(agents: Iterable[Sequence[Added]]) -> list[Added]:
     return found
 
 
-def gathered(figure: Figure, minutes: Sequence[Added]) -> tuple[float, ...] | None:
+def gathered(figure: Figure, minutes: Sequence[Added]) -> tuple[Evidence, ...] | None:
     """The evidence of a small and of a large shift after the last of these minutes, at most 2.
 
     None where nothing is usual in that minute.
     """
     if not minutes or minutes[-1].steps is None:
         return None
+    return deque(_course(figure, minutes[-WATCHED:]), maxlen=1).pop()
+
+
+def _course(figure: Figure, minutes: Iterable[Added]) -> Iterator[tuple[Evidence, ...]]:
+    """The evidence after each minute."""
     values, unknown, most = [0.0] * len(figure.shifts), 0, figure.most
-    for steps, traffic in minutes[-WATCHED:]:
+    lasting = [0] * len(values)
+    for steps, traffic in minutes:
         if steps is None:
             unknown += 1
             if unknown >= FORGOTTEN:
-                values = [0.0] * len(values)
-            continue
-        unknown = 0
-        keeps = 1.0 if traffic > 0 else 1.0 - IDLE_LOSES
-        values = [
-            min(max(value * keeps + min(max(step, -most), most), 0.0), 2.0)
-            for value, step in zip(values, steps, strict=True)
-        ]
-    return tuple(values)
+                values, lasting = [0.0] * len(values), [0] * len(values)
+        else:
+            unknown = 0
+            keeps = 1.0 if traffic > 0 else 1.0 - IDLE_LOSES
+            values = [
+                min(max(value * keeps + min(max(step, -most), most), 0.0), 2.0)
+                for value, step in zip(values, steps, strict=True)
+            ]
+            lasting = [n + 1 if value > 0 else 0 for n, value in zip(lasting, values, strict=True)]
+        yield tuple(map(Evidence, values, lasting))
+
+
+def noticed(figure: Figure, usual: Usual, threshold: float) -> Noticed | None:
+    """The least traffic in which a shift raises evidence to its threshold, on average.
+
+    None if the usual ratio is so near to its end that it cannot shift far enough.
+    """
+    assumed, found = usual.assumed(figure), []
+    for shift, (above, below) in zip(figure.shifts, usual.weights(figure), strict=True):
+        ratio = clamp(assumed + figure.sign * shift.size(assumed), 0.0)
+        if figure.sign > 0:
+            ratio = min(ratio, 1.0 if figure.model else figure.high)
+        gained = above * ratio + below
+        if gained > 0:
+            found.append(Noticed(threshold / gained, ratio))
+    return min(found, key=lambda each: each.below, default=None)
+
+
+def would_show(
+    figure: Figure, usual: Usual, ratio: float, minutes: Iterable[Came], threshold: float
+) -> bool:
+    """Whether evidence would have reached its threshold in this traffic, had that ratio come.
+
+    A minute adds no more than its limit, and evidence ages without traffic.
+    """
+    weights = usual.weights(figure)
+    shifted = (
+        Added(
+            _steps(weights, Came(ratio * came.below, came.below, came.judged), threshold),
+            int(came.judged and came.below > 0),
+        )
+        for came in minutes
+    )
+    return any(found.value > 1 for each in _course(figure, shifted) for found in each)
 
 
 def ratio_lately(figure: Figure, counts: Minutes, now: int) -> float | None:
@@ -186,7 +306,7 @@ class _Day:
 
     def add(self, above: int, below: int) -> None:
         """Go on to the next minute."""
-        minutes, ratio = self._minutes, self._ratio_now()
+        minutes, ratio = self._minutes, self._assumed()
         residual = None
         if ratio is not None and self._last:
             beyond = sum(a for a, _ in self._last) - ratio * sum(b for _, b in self._last)
@@ -209,15 +329,20 @@ class _Day:
             self._sum += sign * residual
             self._squares += sign * residual * residual
 
-    def _ratio_now(self) -> float | None:
+    @property
+    def active(self) -> int:
+        """How many minutes had traffic."""
+        return self._active
+
+    def _assumed(self) -> float | None:
         if self._below <= 0 or self._active < LEAST_ACTIVE:
             return None
         return float(clamp(self._above / self._below, LOW, self._figure.high))
 
-    def weights(self) -> list[tuple[float, float]] | None:
-        """What a unit of the numerator and of the denominator add, in nats, by shift."""
-        figure, ratio = self._figure, self._ratio_now()
-        if ratio is None:
+    def usual(self) -> Usual | None:
+        """What is usual; None if too little is known."""
+        figure, assumed = self._figure, self._assumed()
+        if assumed is None:
             return None
         variance = 0.0
         if figure.model is not None:
@@ -226,8 +351,8 @@ class _Day:
                 return None
             of_sums = (count * self._squares - self._sum**2) / (count * _FINE) ** 2
             mean = self._unit * self._below / self._present
-            variance = max(figure.model.floor(ratio), of_sums / (STRADDLED * mean))
-        return [figure.weights(shift, ratio, variance) for shift in figure.shifts]
+            variance = max(figure.model.floor(assumed), of_sums / (STRADDLED * mean))
+        return Usual(self._above / self._below, variance)
 
 
 def unlabelled(counts: Minutes, now: int) -> Collection[int]:
