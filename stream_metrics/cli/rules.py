@@ -9,8 +9,8 @@ import typer
 
 from stream_metrics.cli.common import UsageError, stderr_console
 from stream_metrics.core.alerts.alert import LOCAL, Links
-from stream_metrics.core.alerts.calibration import OutOfRange
-from stream_metrics.core.alerts.files import FALSE_ALARMS, prometheus_rule, rule_files
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, OutOfRange
+from stream_metrics.core.alerts.files import prometheus_rule, rule_files
 from stream_metrics.live.links import check_template
 
 
