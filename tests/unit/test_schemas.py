@@ -51,9 +51,13 @@ async def shown(store: MemoryStore) -> tuple[list[str], str]:
 
 
 def unordered(dumped: dict[str, Any]) -> dict[str, Any]:
-    """A state whose buckets have their sums in one order: else it is that in which they came, which
-    depends on how records were put together."""
+    """A state whose buckets have their sums in one order, without the names that were given.
+
+    Both depend on how records were put together: sums stand as they came, and an agent is named
+    that a turn had for a while.
+    """
     found: dict[str, Any] = json.loads(json.dumps(dumped))
+    del found["names"]
     for bucket in found["buckets"]:
         sums = decode_sums(bytes.fromhex(bucket[-1]))
         bucket[-1] = encode_sums(dict(sorted(sums.items()))).hex()
