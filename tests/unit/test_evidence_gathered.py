@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from deploy.local.waiting import wait_until
 from stream_metrics.core.alerts.minutes import MARKS
-from stream_metrics.core.alerts.standing import Gathered, Standing, Told
+from stream_metrics.core.alerts.standing import Gathered
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
@@ -28,6 +28,7 @@ from stream_metrics.live.worker.names import SharedNames
 from stream_metrics.live.worker.partition import StatePartition
 from stream_metrics.live.worker.telemetry import NoTelemetry
 from tests.drill.gather import IN_USE
+from tests.gathered import of_the_log, searches, values
 from tests.property.test_partition import TOPIC, once, options
 from tests.unit.test_state_partition import NOON_S
 
@@ -36,40 +37,19 @@ START = NOON_S // 60
 NOW = START + MINUTES - 1
 NOW_MS = 60_000 * (NOW + 1)
 PARTITIONS = 3
-AGENTS = ("first", "second")
+EVENTS = tuple(searches(START, MINUTES))
 
 
 @lru_cache(maxsize=1)
 def sent() -> tuple[tuple[int, Record], ...]:
-    """Records of a log, with their partitions: a search each minute, by two agents in turns, whose
-    results repeat at the end."""
+    """Records of a log, with their partitions."""
     rng, offsets, found = Random(5), [0] * PARTITIONS, []
-    for number in range(2 * MINUTES):
-        minute, agent = number // 2, AGENTS[number % 2]
-        place, name = rng.randrange(PARTITIONS), f"c-{number}"
-        repeats = rng.random() < (0.9 if agent == "first" and minute > MINUTES - 15 else 0.1)
-        docs = ["a", "a" if repeats else "b", "c", "d", "a" if repeats else "e"]
-        at_s = 60 * (START + minute) + 20
-        event = {
-            "type": "search_iteration",
-            "event_id": f"e-{number}",
-            "occurred_at": at_s,
-            "conversation_id": name,
-            "turn": 1,
-            "iteration": 1,
-            "agent": agent,
-            "searches": [
-                {
-                    "search_id": "s",
-                    "results": [{"result_id": f"{n}", "doc_id": d} for n, d in enumerate(docs)],
-                }
-            ],
-        }
-        record = Record(
-            json.dumps(event).encode(), name.encode(), 1_000 * at_s, TOPIC, 0, offsets[place]
-        )
+    for event in EVENTS:
+        place = rng.randrange(PARTITIONS)
+        value, key = json.dumps(event).encode(), event["conversation_id"].encode()
+        time_ms = 1_000 * event["occurred_at"]
+        found.append((place, Record(value, key, time_ms, TOPIC, 0, offsets[place])))
         offsets[place] += 1
-        found.append((place, record))
     return tuple(found)
 
 
@@ -171,34 +151,6 @@ class Worker:
         }
 
 
-def of_the_log(records: Sequence[tuple[int, Record]], minute: int = NOW) -> Told:
-    """The pure function of records: their counts by minute, without partitions, state or time."""
-    counts: dict[str, dict[int, dict[str, int]]] = {}
-    for _, record in records:
-        event = json.loads(record.value or b"")
-        results = event["searches"][0]["results"]
-        found = counts.setdefault(event["agent"], {}).setdefault(event["occurred_at"] // 60, {})
-        documents = [result["doc_id"] for result in results]
-        for name, value in (
-            ("searches", 1),
-            ("results", len(documents)),
-            ("duplicate_results", len(documents) - len(set(documents))),
-            ("empty_searches", 0),
-        ):
-            found[name] = found.get(name, 0) + value
-    return Standing(IN_USE).at(counts, minute)
-
-
-def values(told: Told) -> dict[tuple[str, str], Any]:
-    """What is exported of it."""
-    return {
-        (agent, name): (stands.evidence, stands.ratio)
-        for agent, figures in told.items()
-        for name, stands in figures.items()
-        if stands.evidence is not None
-    }
-
-
 async def group(*, behind_ms: int | None = 0, **changes: Any) -> tuple[Worker, Worker]:
     """Two workers that have read everything; the first owns partition 0."""
     store = AskedStore()
@@ -216,7 +168,7 @@ async def test_evidence_is_that_of_all_records_of_the_log() -> None:
 
     told = [await worker.told() for worker in (one, two)]
 
-    expected = values(of_the_log(sent()))
+    expected = values(of_the_log(EVENTS, NOW))
     assert [gathered and gathered.minute for gathered in told] == [NOW, NOW]
     assert [values(gathered.stands) for gathered in told if gathered] == [expected, expected]
     assert expected["first", "srr"][0][1] > 1 > expected["second", "srr"][0][0]
@@ -246,7 +198,7 @@ async def test_partitions_may_be_read_in_any_order(seed: int) -> None:
     told = await reader.told()
 
     assert told is not None
-    assert values(told.stands) == values(of_the_log(sent(), told.minute))
+    assert values(told.stands) == values(of_the_log(EVENTS, told.minute))
 
 
 async def test_whoever_takes_partition_0_over_tells_the_same() -> None:
@@ -274,7 +226,7 @@ async def test_only_the_owner_of_partition_0_exports() -> None:
     exported = one.exported()
     assert two.exported() == {}
     assert exported["evidence_timestamp_seconds",] == NOW_MS / 1000
-    stands = of_the_log(sent())["first"]["srr"]
+    stands = of_the_log(EVENTS, NOW)["first"]["srr"]
     assert stands.evidence is not None
     assert exported["evidence", "first", "srr", "up", "small"] == stands.evidence[0]
     assert exported["evidence", "first", "srr", "up", "large"] == stands.evidence[1]
@@ -294,7 +246,7 @@ async def test_a_minute_is_told_once_all_partitions_are_read_up_to_its_end() -> 
     told = await one.told()
     assert told is not None
     assert (told.minute, told.late) == (NOW - 1, ())
-    assert values(told.stands) == values(of_the_log(sent(), NOW - 1))
+    assert values(told.stands) == values(of_the_log(EVENTS, NOW - 1))
 
     one.now_ms += 60_000
     one.behind_ms[0] = 600_000
@@ -313,7 +265,7 @@ async def test_a_partition_without_a_living_worker_does_not_hold_minutes_back() 
 
     assert told is not None
     assert (told.minute, told.late) == (NOW, (1, 2))
-    assert values(told.stands) == values(of_the_log(sent()))
+    assert values(told.stands) == values(of_the_log(EVENTS, NOW))
 
 
 async def test_hours_that_have_not_changed_are_not_read_again() -> None:
