@@ -7,7 +7,8 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
-HOUR: Final = "stream_metrics/core/alerts/hour.py"
+SHIFTS: Final = "stream_metrics/core/alerts/shifts.py"
+GATHERING: Final = "stream_metrics/live/page/evidence.py"
 QUALITY: Final = "stream_metrics/core/alerts/quality.py"
 PROMQL: Final = "stream_metrics/core/alerts/promql.py"
 OBSTACLES: Final = "stream_metrics/core/alerts/obstacles.py"
@@ -21,7 +22,7 @@ _NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of
 _POOL: Final = (
     "tests/services/test_evidence_rules.py::test_evidence_about_a_pool_is_the_sum_over_its_agents"
 )
-_HOUR: Final = "tests/unit/test_hour.py"
+_GATHERED: Final = "tests/unit/test_evidence_gathered.py"
 _FIRES: Final = "tests/services/test_alert_rules.py::test_the_rule_fires_as_expected[SRRSpike]"
 
 
@@ -125,11 +126,32 @@ ALERTS: Final = (
         _POOL,
     ),
     Mutation(
-        "a minute of the page without a limit",
-        "the page calls two searches that found nothing a fault",
-        (Edit(HOUR, "clamp(step.value, -figure.most, figure.most)", "step.value"),),
-        f"{_HOUR}::test_evidence_is_that_of_the_reference[results]",
+        "a minute without a limit",
+        "two searches that found nothing are a fault",
+        (Edit(SHIFTS, "min(max(step, -most), most)", "step"),),
+        "tests/unit/test_shifts.py::test_evidence_is_that_of_the_reference[results]",
         "approx(expected.tolist(), abs=1e-9)",
+    ),
+    Mutation(
+        "evidence of every worker",
+        "all workers of a group tell the evidence, as they last read it",
+        (Edit(GATHERING, "if tells():", "if True:"),),
+        f"{_GATHERED}::test_only_the_owner_of_partition_0_exports",
+        "assert two.exported() == {}",
+    ),
+    Mutation(
+        "hours that are read once",
+        "what arrives in an hour that was read before is never evidence",
+        (Edit(GATHERING, "if held is None or held.mark != mark:", "if held is None:"),),
+        f"{_GATHERED}::test_partitions_may_be_read_in_any_order[0]",
+        "values(of_the_log(EVENTS, told.minute))",
+    ),
+    Mutation(
+        "minutes that are told too soon",
+        "a minute is judged by the partitions that are read fastest",
+        (Edit(GATHERING, "min(near or known)", "max(near or known)"),),
+        f"{_GATHERED}::test_a_minute_is_told_once_all_partitions_are_read_up_to_its_end",
+        "(told.minute, told.late) == (NOW - 1, ())",
     ),
     _of_rules(
         "pools that age while their agents work",
