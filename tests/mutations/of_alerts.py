@@ -7,7 +7,6 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
-SHIFTS: Final = "stream_metrics/core/alerts/shifts.py"
 GATHERING: Final = "stream_metrics/live/page/evidence.py"
 QUALITY: Final = "stream_metrics/core/alerts/quality.py"
 PROMQL: Final = "stream_metrics/core/alerts/promql.py"
@@ -126,13 +125,6 @@ ALERTS: Final = (
         _POOL,
     ),
     Mutation(
-        "a minute without a limit",
-        "two searches that found nothing are a fault",
-        (Edit(SHIFTS, "min(max(step, -most), most)", "step"),),
-        "tests/unit/test_shifts.py::test_evidence_is_that_of_the_reference[results]",
-        "approx(expected.tolist(), abs=1e-9)",
-    ),
-    Mutation(
         "evidence of every worker",
         "all workers of a group tell the evidence, as they last read it",
         (Edit(GATHERING, "if tells():", "if True:"),),
@@ -143,8 +135,8 @@ ALERTS: Final = (
         "hours that are read once",
         "what arrives in an hour that was read before is never evidence",
         (Edit(GATHERING, "if held is None or held.mark != mark:", "if held is None:"),),
-        f"{_GATHERED}::test_partitions_may_be_read_in_any_order[0]",
-        "values(of_the_log(EVENTS, told.minute))",
+        f"{_GATHERED}::test_hours_that_have_not_changed_are_not_read_again",
+        "[place for place, _ in two.store.read] == [1]",
     ),
     Mutation(
         "minutes that are told too soon",

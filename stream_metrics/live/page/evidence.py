@@ -353,7 +353,7 @@ class Evidence:
         return found
 
     def _refuse(self, why: str) -> None:
-        """Tell nothing of what is not known."""
-        if self.gathered is None and why != self.problem:
-            log.info("no evidence is told yet", why=why)
+        """Tell nothing new; what was told before stands, with the time that it is of."""
+        if why != self.problem:
+            log.warning("no evidence is told", why=why)
         self.problem = why
