@@ -50,7 +50,7 @@ from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.live.prometheus.evidence import EvidenceGauges
 
 MAX_BYTES: Final = 64 << 20  # of minutes in memory, packed; beyond that no evidence is told
-TRY_SECONDS: Final = 5.0  # between looks while the last whole minute cannot be told of
+TRY_SECONDS: Final = 2.0  # between looks while the last whole minute cannot be told of
 FULL_SECONDS: Final = 60.0  # the same, if the minutes do not fit
 OLD_MINUTES: Final = 2  # from then on a page waits for a look
 WATCH_SECONDS: Final = 1.0  # between looks at whether this worker tells
