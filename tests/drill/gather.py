@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, threshold
 from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
 from tests.drill.evidence import (
     AGO,

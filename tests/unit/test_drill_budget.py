@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from stream_metrics.core.alerts.calibration import MEASURED, SHARES, threshold
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, MEASURED, SHARES, threshold
 from stream_metrics.core.alerts.figures import FIGURES
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from tests.drill.budget import Step, curve, in_use, shares_table, shown, slope, steps_table
 from tests.drill.gather import ALERT_OF
 from tests.drill.pictures import TITLES, budget_picture

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, threshold
 from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import (
     LABELLED,
     LEAST_ACTIVE,

@@ -9,9 +9,8 @@ from itertools import product
 import pytest
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
-from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, threshold
 from stream_metrics.core.alerts.figures import FIGURES, Figure
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import (
     LEAST_ACTIVE,
     gathered,

@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 import pytest
 
-from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, threshold
 from stream_metrics.core.alerts.figures import FIGURES
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Names, Windows

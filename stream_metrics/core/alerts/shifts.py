@@ -223,10 +223,10 @@ def gathered(figure: Figure, minutes: Sequence[Added]) -> tuple[Evidence, ...] |
     """
     if not minutes or minutes[-1].steps is None:
         return None
-    return deque(_course(figure, minutes[-WATCHED:]), maxlen=1).pop()
+    return deque(course(figure, minutes[-WATCHED:]), maxlen=1).pop()
 
 
-def _course(figure: Figure, minutes: Iterable[Added]) -> Iterator[tuple[Evidence, ...]]:
+def course(figure: Figure, minutes: Iterable[Added]) -> Iterator[tuple[Evidence, ...]]:
     """The evidence after each minute."""
     values, unknown, most = [0.0] * len(figure.shifts), 0, figure.most
     lasting = [0] * len(values)
@@ -277,7 +277,7 @@ def would_show(
         )
         for came in minutes
     )
-    return any(found.value > 1 for each in _course(figure, shifted) for found in each)
+    return any(found.value > 1 for each in course(figure, shifted) for found in each)
 
 
 def ratio_lately(figure: Figure, counts: Minutes, now: int) -> float | None:

@@ -14,10 +14,9 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
-from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, threshold
 from stream_metrics.core.alerts.evidence import LATELY
 from stream_metrics.core.alerts.figures import BY_NAME, Figure
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import (
     LEAST_ACTIVE,
     Counts,
