@@ -1,7 +1,7 @@
 """Counts by arrival: what a batch adds to each agent's figures and what it takes back.
 
-Windows put a search at the time of its event, and correct it there when a label comes. Alerts that
-gather evidence minute by minute need each change once, in the minute in which it arrives.
+Windows put a search at the time of its event, and correct it there when a label comes. Evidence
+needs each change once, in the minute in which it arrives.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ BILLIONTHS: Final = frozenset({"rerank_ndcg_shown", "rerank_ndcg_baseline"})
 """Counts in billionths of what they count."""
 
 YOUNG_MS: Final = 600_000
-"""Records further than this from the present count nothing: a backlog or a state that is read again
+"""Records further than this from the present are no news: a backlog or a state that is read again
 repeats hours, and what was wrong then must not look as if it were wrong now."""
 
 
 def is_young(timestamp_ms: int | None, now_ms: int) -> bool:
-    """Whether a record of this timestamp counts; one without a timestamp does not.
+    """Whether a record of this timestamp is news; one without a timestamp is not.
 
     >>> is_young(1_000, 600_000), is_young(1_000, 601_000), is_young(None, 0)
     (True, False, False)
