@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stream_metrics.core.alerts.arrivals import net_arrivals
 from stream_metrics.core.alerts.minutes import (
     HOURS,
-    KEPT,
+    OPEN,
     Arrivals,
     Arrived,
     ArrivedMinutes,
@@ -17,6 +17,8 @@ from stream_metrics.core.alerts.minutes import (
     place_of,
     window_of,
 )
+from stream_metrics.core.alerts.shifts import HORIZON
+from stream_metrics.core.engine.codec import decode_sums
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import Names
 
@@ -36,7 +38,8 @@ cells = st.builds(
 )
 arrivals = st.lists(
     st.tuples(
-        st.integers(NOW - 65, NOW), st.lists(st.tuples(st.sampled_from([-1, 1]), cells), max_size=3)
+        st.integers(NOW - 400, NOW),
+        st.lists(st.tuples(st.sampled_from([-1, 1]), cells), max_size=3),
     ),
     max_size=6,
 )
@@ -62,7 +65,7 @@ def test_each_minute_has_the_counts_that_arrived_in_it(arrived: list[Arrivals]) 
     """Those that alerts count, less what was taken back."""
     found = counted(kept(arrived))
 
-    for minute in range(NOW - 65, NOW + 1):
+    for minute in range(NOW - 400, NOW + 1):
         there = [cell for at, cells in arrived if at == minute for cell in cells]
         by_agent = {a: of[minute] for a, of in found.items() if minute in of}
         assert by_agent == {a: of for a, of in net_arrivals(there, NAMES).items() if of}
@@ -129,7 +132,7 @@ def test_an_hour_has_another_mark_once_it_changes(
 def test_hours_that_are_kept_have_places_of_their_own() -> None:
     """However the clock stands; and the oldest is gone before its place is taken."""
     for last in range(NOW, NOW + 60):
-        hours = {minute // 60 for minute in range(last - KEPT + 1, last + 1)}
+        hours = {minute // 60 for minute in range(last - HORIZON - 60, last + 1)}
         assert len({place_of(60 * hour) for hour in hours}) == len(hours) <= HOURS
 
 
@@ -137,7 +140,7 @@ def test_minutes_that_no_evidence_depends_on_are_deleted() -> None:
     """When a batch is written later; what arrived before that is not kept at all."""
     searched = Cell(0, "a", {"s": 1})
     minutes = kept([(NOW, [(1, searched)])])
-    later_us = NOW_US + KEPT * 60_000_000
+    later_us = NOW_US + HOURS * 3_600_000_000
 
     touched = minutes.changes([(NOW, [(1, searched)])], NAMES, later_us, 2)
     minutes.install(touched)
@@ -146,8 +149,34 @@ def test_minutes_that_no_evidence_depends_on_are_deleted() -> None:
     assert minutes.changes([], NAMES, later_us, 3) == {}
 
 
+def test_hours_that_did_not_change_lately_are_still_counted() -> None:
+    """They are packed, and unpacked where a label comes for one of them."""
+    found: list[Arrivals] = [
+        (NOW - 60 * back, [(1, Cell(0, "a", {"s": back + 1}))]) for back in range(2 * OPEN)
+    ]
+    minutes = kept(found, 2 * OPEN)
+    minutes.install(minutes.changes(found[-1:], NAMES, NOW_US, 77))
+
+    counts = counted(minutes)["a"]
+    assert [counts[minute]["searches"] for minute, _ in found[:-1]] == list(range(1, 2 * OPEN))
+    assert counts[found[-1][0]] == {"searches": 4 * OPEN}
+
+
 def test_minutes_know_of_labels() -> None:
     """Evidence of labelled figures waits where these are missing."""
     minutes = kept([(NOW, [(1, Cell(0, "a", {"u": 10, "l": 4}))])])
 
     assert counted(minutes) == {"a": {NOW: {"unique_results": 10, "labelled_results": 4}}}
+
+
+def test_minutes_are_stored_as_they_were() -> None:
+    """State of an earlier release goes on; so does one of this in a later."""
+    at = 60 * HOURS * 7_000 + 59
+    cell = Cell(0, "a", {"s": 1, "q|skip|yes": 2, "ks|shown": 3, "u": 4, "l": 5, "i": 6})
+
+    stored = ArrivedMinutes().changes([(at, [(1, cell)])], NAMES, at * 60_000_000, 9)
+
+    assert {place: decode_sums(sums or b"") for place, sums in stored.items()} == {
+        ("arrived:0", at, "a"): {"s": 1, "q": 2, "qm": 2, "ks": 3, "u": 4, "l": 5},
+        ("arrived", 0, "other"): {"n": 9},
+    }

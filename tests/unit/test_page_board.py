@@ -372,7 +372,7 @@ async def test_an_unknown_window_is_refused(showcase: Showcase) -> None:
 def test_the_default_window_exists(kept: tuple[str, ...], default: str) -> None:
     """It is 1h if that exists, else the middle one."""
     specs = tuple(map(parse_window, kept))
-    inputs: Any = type("Inputs", (), {"specs": specs, "group": None})()
+    inputs: Any = type("Inputs", (), {"specs": specs, "group": None, "evidence": None})()
     board = Board(inputs)
 
     assert board.view(None, None).window.name == default

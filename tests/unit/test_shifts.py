@@ -202,7 +202,8 @@ def test_no_ratio_is_told_without_traffic_in_half_an_hour(seed: int, silent: int
     counts = history(figure, seed)
     for minute in range(SHORT - silent, SHORT):
         counts[START + minute] = {}
-    active = gather.lately(values(counts, figure.below))[0, -1]
+    after = np.pad(values(counts, figure.below), ((0, 0), (0, 1)))  # a rule sees what is over
+    active = gather.lately(after)[0, -1]
 
     assert (ratio_lately(figure, counts, START + SHORT - 1) is not None) == active
 

@@ -31,7 +31,7 @@ def test_evidence_about_an_agent_by_itself_is_told_with_the_ratio_that_came_late
     assert told.evidence == found(SRR, counts, NOW)
     assert told.evidence is not None
     assert told.evidence[-1] > 1
-    assert told.ratio == (3 * 20 + 7 * 2) / 200
+    assert told.ratio == (4 * 20 + 6 * 2) / 200
 
 
 def test_a_member_has_the_evidence_of_its_pool_if_that_is_more() -> None:
@@ -57,8 +57,8 @@ def test_nothing_is_told_of_an_agent_that_sleeps() -> None:
     """From half an hour without traffic on, however much evidence there was."""
     standing, counts = Standing(gather.IN_USE), steady(20)
 
-    assert standing.at({"a": counts}, NOW + 30)["a"]["srr"].evidence is not None
-    assert standing.at({"a": counts}, NOW + 31)["a"]["srr"].evidence is None
+    assert standing.at({"a": counts}, NOW + 29)["a"]["srr"].evidence is not None
+    assert standing.at({"a": counts}, NOW + 30)["a"]["srr"].evidence is None
 
 
 def test_figures_that_state_does_not_count_are_not_told() -> None:

@@ -18,6 +18,7 @@ from stream_metrics.core.alerts.arrivals import COUNTS, counts_of
 from stream_metrics.core.alerts.shifts import HORIZON
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.codec import decode_sums, encode_sums
+from stream_metrics.core.engine.config import OTHER
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import (
     MIN_DELETIONS,
@@ -29,11 +30,10 @@ from stream_metrics.core.engine.windows import (
 )
 
 MINUTE_MS: Final = 60_000
-KEPT: Final = HORIZON + 60  # minutes; partitions are not all read up to the same one
-HOURS: Final = KEPT // 60 + 2  # that minutes which are kept may lie in
+HOURS: Final = HORIZON // 60 + 3  # that are kept; partitions are not all read up to the same one
+OPEN: Final = 4  # hours that are not packed
 MARKS: Final = "arrived"  # among the names of windows; the others begin with it
 MARK_BYTES: Final = 6  # that it takes for no two to be alike
-NOBODY: Final = ""  # the agent of marks
 
 _MARK: Final = "n"
 _HEAD: Final = Struct(">IH")  # a minute, and the length of what follows
@@ -118,41 +118,61 @@ def _unpacked(stored: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class ArrivedMinutes:
-    """The minutes of one state partition; kept encoded, like those of windows."""
+    """The minutes of one state partition.
+
+    They are kept encoded, like those of windows; of hours that did not change lately also packed,
+    which takes a quarter of the memory.
+    """
 
     def __init__(self) -> None:
-        self._buckets: dict[int, dict[Bucket, bytes]] = {}  # by place
+        self._open: dict[int, dict[Bucket, bytes]] = {}  # by place; what changed last is the last
+        self._closed: dict[int, dict[str, bytes]] = {}
+        self._first: dict[int, int] = {}  # by place, a lower bound of its minutes
         self._marks: dict[int, int] = {}
         self._hours: dict[int, Hour] = {}
-        self._first: int | None = None  # a lower bound of the minutes
 
     def load(self, window: str, number: int, agent: str, sums: bytes) -> None:
         """Load one stored minute, or mark; raises ``DamagedState``."""
-        if window == MARKS:
-            self._marks[number] = decode_sums(sums).get(_MARK, 0)
-        elif window in _PLACES:
-            self._set(_PLACES[window], number, agent, encode_sums(decode_sums(sums)))
+        if keeps_minutes(window):
+            decode_sums(sums)
+            self.install({(window, number, agent): sums})
 
     def install(self, touched: BucketChanges) -> None:
         """Store what ``changes`` has returned."""
         for (window, number, agent), sums in touched.items():
+            if window == MARKS:
+                self._marks[number] = decode_sums(sums or b"").get(_MARK, 0)
+                continue
+            place = _PLACES[window]
+            minutes = self._opened(place)
             if sums is None:
-                self._buckets[_PLACES[window]].pop((number, agent), None)
-            elif window == MARKS:
-                self.load(window, number, agent, sums)
+                minutes.pop((number, agent), None)
             else:
-                self._set(_PLACES[window], number, agent, sums)
+                minutes[number, agent] = sums
+                self._first[place] = min(number, self._first.get(place, number))
+        while len(self._open) > OPEN:
+            place = next(iter(self._open))
+            self._closed[place] = packed(self._open.pop(place).items())
 
-    def _set(self, place: int, minute: int, agent: str, sums: bytes) -> None:
-        self._buckets.setdefault(place, {})[minute, agent] = sums
-        self._first = minute if self._first is None else min(minute, self._first)
+    def _opened(self, place: int) -> dict[Bucket, bytes]:
+        minutes = self._open.pop(place, None)
+        if minutes is None:
+            minutes = {
+                (minute, agent): sums
+                for agent, stored in self._closed.pop(place, {}).items()
+                for minute, sums in _unpacked(stored)
+            }
+        self._open[place] = minutes
+        return minutes
 
     def hours(self) -> dict[int, Hour]:
         """The hours as they are now."""
         for place, mark in self._marks.items():
             held = self._hours.get(place)
             if held is None or held.mark != mark:
-                self._hours[place] = Hour(mark, packed(self._buckets.get(place, {}).items()))
+                closed = self._closed.get(place)
+                found = packed(self._open.get(place, {}).items()) if closed is None else closed
+                self._hours[place] = Hour(mark, found)
         return dict(self._hours)
 
     def changes(
@@ -163,7 +183,7 @@ class ArrivedMinutes:
         Changes nothing itself. ``mark`` becomes that of the hours that change. Raises
         ``DamagedState``.
         """
-        oldest = record_time_us // (1_000 * MINUTE_MS) - KEPT + 1
+        oldest = (record_time_us // (60_000 * MINUTE_MS) - HOURS + 1) * 60
         net: dict[Bucket, Sums] = {}
         for minute, cells in arrivals:
             if minute < oldest:
@@ -185,23 +205,21 @@ class ArrivedMinutes:
         for (minute, agent), sums in named.items():
             if any(sums.values()):
                 place = place_of(minute)
-                before = self._buckets.get(place, {}).get((minute, agent))
+                before = self._opened(place).get((minute, agent))
                 touched[window_of(place), minute, agent] = added_bucket(before, sums, set(sums))
-                marks[MARKS, place, NOBODY] = encode_sums({_MARK: mark})
+                marks[MARKS, place, OTHER] = encode_sums({_MARK: mark})
         touched.update(islice(self._outdated(oldest), max(MIN_DELETIONS, 2 * len(touched))))
         return touched | marks
 
     def _outdated(self, oldest: int) -> Iterator[tuple[tuple[str, int, str], None]]:
-        if self._first is None or self._first >= oldest:
-            return
-        any_outdated = False
-        for place, buckets in self._buckets.items():
-            for minute, agent in buckets:
+        for place in [place for place, first in self._first.items() if first < oldest]:
+            any_outdated = False
+            for minute, agent in self._opened(place):
                 if minute < oldest:
                     any_outdated = True
                     yield (window_of(place), minute, agent), None
-        if not any_outdated:
-            self._first = oldest
+            if not any_outdated:
+                self._first[place] = oldest
 
 
 class _StoredOf(dict[str, tuple[str, ...]]):
@@ -233,19 +251,21 @@ class Arrived:
 
     def __init__(self) -> None:
         self.agents: dict[str, dict[int, Counts]] = {}
-        self._held: dict[int, Hours] = {}
+        self._held: dict[int, dict[int, Hour]] = {}
 
     def update(self, partitions: Mapping[int, Hours]) -> None:
         """Go on to what is in the partitions now. Raises ``DamagedState``."""
         for number in self._held.keys() | partitions.keys():
-            before, after = self._held.get(number, {}), partitions.get(number, {})
-            for place in before.keys() | after.keys():
-                self._change(before.get(place, _EMPTY), after.get(place, _EMPTY))
-        self._held = dict(partitions)
+            held, after = self._held.setdefault(number, {}), partitions.get(number, {})
+            for place in held.keys() | after.keys():
+                before, now = held.get(place, _EMPTY), after.get(place, _EMPTY)
+                if before.mark != now.mark:  # else it may be of an earlier moment
+                    self._change(before, now)
+                    held[place] = now
+            if number not in partitions:
+                del self._held[number]
 
     def _change(self, before: Hour, after: Hour) -> None:
-        if before.mark == after.mark:
-            return
         for agent in before.agents.keys() | after.agents.keys():
             old, new = before.agents.get(agent, b""), after.agents.get(agent, b"")
             if old != new:

@@ -281,12 +281,12 @@ def would_show(
 
 
 def ratio_lately(figure: Figure, counts: Minutes, now: int) -> float | None:
-    """The ratio of what came in the ten minutes before, or in the last half hour if nothing did.
+    """The ratio of what came in the last ten minutes, or in the last half hour if nothing did.
 
     None if nothing came in that time, either: no alert is active then.
     """
     for minutes in LATELY:
-        there = [counts.get(minute, {}) for minute in range(now - minutes, now)]
+        there = [counts.get(minute, {}) for minute in range(now - minutes + 1, now + 1)]
         below = sum(each.get(figure.below, 0) for each in there)
         if below > 0:
             return sum(each.get(figure.above, 0) for each in there) / below

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.arrivals import COUNTS
 from stream_metrics.core.alerts.figures import FIGURES, Figure
@@ -62,6 +62,14 @@ class Stands:
 
 Told = Mapping[str, Mapping[str, Stands]]
 """What stands, by agent and by name of a figure."""
+
+
+class Gathered(NamedTuple):
+    """What stands after a minute; ``late`` are the partitions that are not read up to its end."""
+
+    minute: int
+    stands: Told
+    late: tuple[int, ...] = ()
 
 
 class Standing:

@@ -30,6 +30,7 @@ from stream_metrics.live.health import Health
 from stream_metrics.live.page import figures, rules
 from stream_metrics.live.page.agent_rules import NO_LOOPS, is_new, usual_ratio
 from stream_metrics.live.page.courses import Course, Courses, together
+from stream_metrics.live.page.evidence import Evidence
 from stream_metrics.live.page.finding import LEVELS, NONE
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
 from stream_metrics.live.page.operations import History, OperationsSample, read_sample
@@ -69,6 +70,7 @@ class Inputs:
     own_runaways: Callable[[], Sequence[RunawayTurn]] = tuple
     loops: Callable[[], bool] = lambda: True
     on_bug: Callable[[Bug], None] = lambda _: None
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,8 @@ class Board:
         self._thread.shutdown(wait=False)
         if self.inputs.group is not None:
             self.inputs.group.close()
+        if self.inputs.evidence is not None:
+            self.inputs.evidence.close()
 
     def _snapshot(self) -> _Snapshot:
         inputs, owned, group = self.inputs, self.inputs.owned(), self.inputs.group

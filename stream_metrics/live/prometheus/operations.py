@@ -41,6 +41,7 @@ from stream_metrics.live.prometheus.catalogue import (
     STAGE_BOUNDS,
     STAGES,
 )
+from stream_metrics.live.prometheus.evidence import EvidenceGauges
 from stream_metrics.live.prometheus.histogram import FastHistogram
 from stream_metrics.live.prometheus.service_metrics import (
     ENDS_TOLD,
@@ -58,7 +59,7 @@ class Operations(ServiceMetrics):
 
     ``topics`` (the input topics) and ``windows`` (their names) have series from the start.
     ``dimension`` is the name of the label for agents, ``pools`` what agents share, by agent.
-    ``runaways`` are the turns that run away in the state in force.
+    ``runaways`` are the turns that run away in the state in force, ``evidence`` is that of figures.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Operations(ServiceMetrics):
         pools: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(registry)
+        self.evidence = EvidenceGauges(registry, dimension)
         self.runaways = RunawayTurns()
         self._longest = self._gauge(
             "runaway_turn_iterations",

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 from stream_metrics.core.alerts.arrivals import is_young
-from stream_metrics.core.alerts.minutes import MARK_BYTES, NOBODY, Arrivals, ArrivedMinutes
+from stream_metrics.core.alerts.minutes import MARK_BYTES, MARKS, Arrivals, ArrivedMinutes
 from stream_metrics.core.engine.cells import conversation_cells, dimension_of
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
@@ -165,7 +165,7 @@ class StatePartition:
             self.minutes.load(window, bucket, agent, data)
             self._left.load(window, bucket, agent, data)
         self._telemetry.agents_known(
-            {*self._options.agents, *(agent for _, _, agent in state.buckets)} - {NOBODY}
+            {*self._options.agents, *(a for window, _, a in state.buckets if window != MARKS)}
         )
 
     @property
