@@ -63,7 +63,10 @@ def traffic(
                     duplicates=0.1, result_bytes=200, labels=False, invalid=0.0, relevant=0.0,
                     gate_skips=0.0, redelivered=0.0, turns=(1, 1),
                     incidents=(
-                        Incident("quiet", seconds - 60 * incident, seconds, "same_pages", 0.9),
+                        Incident(
+                            agent, seconds - 60 * (incident if agent == "quiet" else 0), seconds,
+                            "same_pages", 0.9,
+                        ),
                     ),
                 )
             )
