@@ -6,13 +6,10 @@ needs each change once, in the minute in which it arrives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from stream_metrics.core.engine.cells import CODES, LOOPS
-from stream_metrics.core.engine.state import Cell
-from stream_metrics.core.engine.windows import Names
 
 # Families that are counted as they are.
 _WHOLE: Final = ("d", "r", "s", "sg", "sr", "sG", "si", "a", "aa", "e")
@@ -57,29 +54,6 @@ def counts_of_state(loops: bool) -> frozenset[str]:
     (True, False)
     """
     return frozenset(COUNTS) if loops else frozenset(COUNTS) - OF_LOOPS
-
-
-def net_arrivals(cells: Iterable[tuple[int, Cell]], names: Names) -> dict[str, dict[str, int]]:
-    """What signed cells add to each count, by agent; less than 0 if more is taken back.
-
-    Sums over batches do not depend on how records were split into batches.
-
-    >>> names = Names(frozenset({"support"}), frozenset())
-    >>> found, repeated = {"s": 1, "r": 10}, {"s": 1, "r": 10, "d": 4}
-    >>> net_arrivals([(-1, Cell(0, "support", found)), (1, Cell(0, "support", repeated))], names)
-    {'support': {'duplicate_results': 4}}
-    """
-    found: dict[str, dict[str, int]] = {}
-    for sign, cell in cells:
-        into = found.setdefault(names.agent(cell.agent), {})
-        for code, value in cell.sums.items():
-            for count in counts_of(code):
-                into[count] = into.get(count, 0) + sign * value
-    return {
-        agent: kept
-        for agent, counts in found.items()
-        if (kept := {count: value for count, value in counts.items() if value})
-    }
 
 
 @lru_cache(maxsize=8_192)
