@@ -66,8 +66,7 @@ def evidence(figure: Figure, added: Sequence[Added]) -> Reals:
     """What ``gathered`` says of both shifts after each minute; NaN where nothing is usual."""
     found = np.full((len(figure.shifts), len(added)), np.nan)
     cleared = [0] * len(figure.shifts)  # when the sum of each shift was 0 the last time
-    for minute, each in enumerate(course(figure, added)):
-        values = [one.value for one in each]
+    for minute, (values, _) in enumerate(course(figure, added)):
         cleared = [
             cleared_at if value else minute
             for cleared_at, value in zip(cleared, values, strict=True)

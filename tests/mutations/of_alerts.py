@@ -9,7 +9,7 @@ from tests.mutations.mutation import Edit, Mutation
 EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
 SHIFTS: Final = "stream_metrics/core/alerts/shifts.py"
 STANDING: Final = "stream_metrics/core/alerts/standing.py"
-HOUR: Final = "stream_metrics/core/alerts/hour.py"
+GATHERING: Final = "stream_metrics/live/page/evidence.py"
 QUALITY: Final = "stream_metrics/core/alerts/quality.py"
 OBSTACLES: Final = "stream_metrics/core/alerts/obstacles.py"
 LAG: Final = "stream_metrics/live/worker/lag.py"
@@ -19,7 +19,7 @@ NOTIFIER: Final = "stream_metrics/live/notify/notifier.py"
 MEMBER: Final = "stream_metrics/live/kafka/group_source.py"
 
 _NUMPY: Final = "tests/unit/test_told.py::test_evidence_is_that_of_the_reference_at_every_minute"
-_HOUR: Final = "tests/unit/test_hour.py"
+_GATHERED: Final = "tests/unit/test_evidence_gathered.py"
 _FIRES: Final = "tests/services/test_alert_rules.py::test_the_rule_fires_as_expected"
 
 
@@ -106,11 +106,25 @@ ALERTS: Final = (
         "a new agent is not judged",
     ),
     Mutation(
-        "a minute of the page without a limit",
-        "the page calls two searches that found nothing a fault",
-        (Edit(HOUR, "clamp(step.value, -figure.most, figure.most)", "step.value"),),
-        f"{_HOUR}::test_evidence_is_that_of_the_reference[results]",
-        "approx(expected.tolist(), abs=1e-9)",
+        "evidence of every worker",
+        "all workers of a group tell the evidence, as they last read it",
+        (Edit(GATHERING, "if tells():", "if True:"),),
+        f"{_GATHERED}::test_only_the_owner_of_partition_0_exports",
+        "assert two.exported() == {}",
+    ),
+    Mutation(
+        "hours that are read once",
+        "what arrives in an hour that was read before is never evidence",
+        (Edit(GATHERING, "if held is None or held.mark != mark:", "if held is None:"),),
+        f"{_GATHERED}::test_hours_that_have_not_changed_are_not_read_again",
+        "[place for place, _ in two.store.read] == [1]",
+    ),
+    Mutation(
+        "minutes that are told too soon",
+        "a minute is judged by the partitions that are read fastest",
+        (Edit(GATHERING, "min(near or known)", "max(near or known)"),),
+        f"{_GATHERED}::test_a_minute_is_told_once_all_partitions_are_read_up_to_its_end",
+        "(told.minute, told.late) == (NOW - 1, ())",
     ),
     Mutation(
         "pools that age while their agents work",

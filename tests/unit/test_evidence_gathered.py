@@ -140,7 +140,8 @@ class Worker:
     async def told(self) -> Gathered | None:
         """What it tells after another look."""
         self.seconds += 100
-        return await self.evidence.read()
+        await self.evidence.read()
+        return self.evidence.gathered
 
     def exported(self) -> dict[tuple[str, ...], float]:
         """The samples of its gauges, by name and values of labels."""

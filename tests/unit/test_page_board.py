@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from stream_metrics.core.alerts.alert import CRITICAL
-from stream_metrics.core.alerts.hour import LEAST_ACTIVE
+from stream_metrics.core.alerts.hour import LEAST_PARTS
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, window_specs
 from stream_metrics.core.engine.window_sums import WindowSums
@@ -86,7 +86,7 @@ async def test_the_baseline_is_before_the_shown_window(window: str, usual: float
 
 
 @pytest.mark.parametrize("window", ["5m", "1h", "6h"])
-@pytest.mark.parametrize(("parts", "usual"), [(LEAST_ACTIVE - 1, None), (LEAST_ACTIVE, 0.0)])
+@pytest.mark.parametrize(("parts", "usual"), [(LEAST_PARTS - 1, None), (LEAST_PARTS, 0.0)])
 async def test_the_baseline_needs_traffic_in_enough_parts_of_the_day(
     parts: int, usual: float | None, window: str
 ) -> None:
@@ -155,7 +155,7 @@ async def test_the_banner_names_agents_of_which_nothing_is_usual_yet() -> None:
     """Agents with searches in enough parts of the day before are not among them."""
     old = [
         searched(f"old-{n}", 1, "ab", NOON_S - 7_200 - 1_440 * n, agent="old")
-        for n in range(LEAST_ACTIVE)
+        for n in range(LEAST_PARTS)
     ]
     new = [searched(f"{agent}-now", 1, "cd", agent=agent) for agent in ("old", "new")]
     showcase = await Showcase.new(*old, *new)
@@ -272,8 +272,7 @@ async def test_figures_of_loops_are_shown_of_a_window_that_has_them() -> None:
 
 async def test_a_page_of_state_without_figures_of_loops_says_what_they_need() -> None:
     """It was built under earlier tables."""
-    showcase = await Showcase.new(*EVENTS, now_us=NOW)
-    showcase.board.inputs = replace(showcase.board.inputs, loops=lambda: False)
+    showcase = await Showcase.new(*EVENTS, now_us=NOW, loops=False)
 
     shown = await showcase.state("1h")
 

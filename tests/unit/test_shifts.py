@@ -15,13 +15,18 @@ from stream_metrics.core.alerts.shifts import (
     HORIZON,
     WATCHED,
     Added,
+    Came,
+    Evidence,
+    Usual,
     Watch,
     added,
     gathered,
+    noticed,
     pooled,
     ratio_lately,
     span,
     unlabelled,
+    would_show,
 )
 from tests.drill import gather
 from tests.drill.evidence import Reals, accumulate, steps
@@ -244,3 +249,44 @@ def test_an_agent_without_minutes_has_no_evidence() -> None:
     assert found(figure, {}, START) is None
     assert found(figure, {START: {"results": 10, "duplicate_results": 9}}, START + 5) is None
     assert span({}, START) == range(START + 1, START + 1)
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+@given(ratio=st.floats(0.0, 1.0), variance=st.floats(0.05, 20))
+def test_what_is_said_to_be_noticed_reaches_the_threshold(
+    figure: Figure, ratio: float, variance: float
+) -> None:
+    """That much traffic at that ratio, in an hour, is evidence of 1, or more if it tells of both
+    shifts."""
+    usual, nats = Usual(ratio, variance), gather.IN_USE[figure.name]
+    least = noticed(figure, usual, nats)
+    if least is None:
+        return
+    minutes = [Came(0.0, 1.001 * least.below / 60, judged=True)] * 60
+
+    assert would_show(figure, usual, least.ratio, minutes, nats)
+    assert not would_show(figure, usual, usual.assumed(figure), minutes, nats)
+
+
+def test_what_comes_in_one_minute_would_not_show_where_a_minute_is_limited() -> None:
+    """It may be one turn; nor does what nobody labels."""
+    figure, usual = BY_NAME["results"], Usual(9.0, 10.0)
+    busy, silent = Came(0.0, 1_000.0, judged=True), Came(0.0, 0.0, judged=True)
+    unlabelled = busy._replace(judged=False)
+
+    assert would_show(figure, usual, 1.0, [busy] * 3, 9.0)
+    assert not would_show(figure, usual, 1.0, [busy] * 2 + [silent] * 3, 9.0)
+    assert not would_show(figure, usual, 1.0, [unlabelled] * 60, 9.0)
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("srr", 0.95), ("sre", 0.01), ("missed_searches", 1)])
+def test_a_ratio_near_its_end_cannot_be_seen_to_shift(name: str, ratio: float) -> None:
+    """Nothing that may come would be evidence."""
+    assert noticed(BY_NAME[name], Usual(ratio, 1.0), 10.0) is None
+
+
+def test_evidence_lasts_since_it_was_last_0() -> None:
+    """These are the minutes in which the figure has most likely been shifted."""
+    minutes = [Added(steps, 1) for steps in ((0.5, 0.5), (-1.0, 0.1), (0.2, -3.0), (0.7, 0.0))]
+
+    assert gathered(BY_NAME["srr"], minutes) == (Evidence(0.2 + 0.7, 2), Evidence(0.0, 0))

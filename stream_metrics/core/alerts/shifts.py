@@ -104,7 +104,8 @@ def added(figure: Figure, counts: Minutes, now: int, threshold: float) -> list[A
 class Watch:
     """What minutes add to the evidence about a figure of an agent; goes on where it was, if it can.
 
-    If something of an earlier minute has changed, it begins anew.
+    If something of an earlier minute has changed, it begins anew. ``usual`` is what was usual in
+    the last minute, ``active`` how many minutes of its usual day had traffic.
     """
 
     def __init__(self, figure: Figure, threshold: float) -> None:
@@ -118,6 +119,8 @@ class Watch:
         self._below: list[int] = []
         self._judged: list[bool] = []
         self._added: deque[Added] = deque(maxlen=WATCHED)
+        self.usual: Usual | None = None
+        self.active = 0
         self._day = _Day(self._figure, self._unit)
 
     def added(
@@ -162,26 +165,16 @@ class Watch:
         return 0
 
     def _add(self, above: int, below: int, judged: bool) -> None:
-        usual = self._day.usual()
+        self.usual, self.active = self._day.usual(), self._day.active
         self._day.add(above, below)
         steps = None
-        if usual is not None:
+        if self.usual is not None:
             steps = _steps(
-                usual.weights(self._figure),
+                self.usual.weights(self._figure),
                 Came(self._unit * above, self._unit * below, judged),
                 self._threshold,
             )
         self._added.append(Added(steps, below if judged else 0))
-
-    @property
-    def usual(self) -> Usual | None:
-        """What is usual in the minute that comes next."""
-        return self._day.usual()
-
-    @property
-    def active(self) -> int:
-        """How many minutes of the usual day had traffic."""
-        return self._day.active
 
     def lately(self, minutes: int) -> list[Came]:
         """What came in the last minutes; fewer if there was nothing before."""
@@ -223,11 +216,14 @@ def gathered(figure: Figure, minutes: Sequence[Added]) -> tuple[Evidence, ...] |
     """
     if not minutes or minutes[-1].steps is None:
         return None
-    return deque(course(figure, minutes[-WATCHED:]), maxlen=1).pop()
+    values, lasting = deque(course(figure, minutes[-WATCHED:]), maxlen=1).pop()
+    return tuple(map(Evidence, values, lasting))
 
 
-def course(figure: Figure, minutes: Iterable[Added]) -> Iterator[tuple[Evidence, ...]]:
-    """The evidence after each minute."""
+def course(
+    figure: Figure, minutes: Iterable[Added]
+) -> Iterator[tuple[Sequence[float], Sequence[int]]]:
+    """The evidence of each shift after each minute, and for how many it is above 0."""
     values, unknown, most = [0.0] * len(figure.shifts), 0, figure.most
     lasting = [0] * len(values)
     for steps, traffic in minutes:
@@ -243,7 +239,7 @@ def course(figure: Figure, minutes: Iterable[Added]) -> Iterator[tuple[Evidence,
                 for value, step in zip(values, steps, strict=True)
             ]
             lasting = [n + 1 if value > 0 else 0 for n, value in zip(lasting, values, strict=True)]
-        yield tuple(map(Evidence, values, lasting))
+        yield values, lasting
 
 
 def noticed(figure: Figure, usual: Usual, threshold: float) -> Noticed | None:
@@ -277,7 +273,7 @@ def would_show(
         )
         for came in minutes
     )
-    return any(found.value > 1 for each in course(figure, shifted) for found in each)
+    return any(max(values) > 1 for values, _ in course(figure, shifted))
 
 
 def ratio_lately(figure: Figure, counts: Minutes, now: int) -> float | None:

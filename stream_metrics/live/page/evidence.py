@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -50,7 +50,7 @@ from stream_metrics.live.ports import StateStore, StoreRefused, StoreUnavailable
 from stream_metrics.live.prometheus.evidence import EvidenceGauges
 
 MAX_BYTES: Final = 64 << 20  # of minutes in memory, packed; beyond that no evidence is told
-TRY_SECONDS: Final = 5.0  # between looks while the last whole minute cannot be told of
+TRY_SECONDS: Final = 2.0  # between looks while the last whole minute cannot be told of
 FULL_SECONDS: Final = 60.0  # the same, if the minutes do not fit
 OLD_MINUTES: Final = 2  # from then on a page waits for a look
 WATCH_SECONDS: Final = 1.0  # between looks at whether this worker tells
@@ -177,6 +177,16 @@ def _checked(buckets: Mapping[tuple[str, int, str], bytes]) -> dict[str, bytes]:
     return packed(((minute, agent), sums) for (_, minute, agent), sums in buckets.items())
 
 
+class Teller(Protocol):
+    """Whoever tells the evidence about agents; ``gathered`` is what is told now."""
+
+    @property
+    def gathered(self) -> Gathered | None: ...
+    async def look(self) -> None: ...
+    async def read(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class Evidence:
     """The evidence about all agents, as ``gathered`` has it for the last whole minute.
 
@@ -217,21 +227,19 @@ class Evidence:
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evidence")
 
-    async def look(self) -> Gathered | None:
-        """What is told now. A look begins if it is not of the last whole minute, which the first
-        one waits for, but ``first_seconds`` at most."""
+    async def look(self) -> None:
+        """Begin to look, if what is told is not of the last whole minute; if it is old, wait for
+        that, but ``first_seconds`` at most."""
         begun, told = self._asked(), self.gathered
         old = told is None or told.minute < self._last_minute() - OLD_MINUTES
         if begun and old and self._task is not None:
             await asyncio.wait({self._task}, timeout=self._first_seconds)
-        return self.gathered
 
-    async def read(self) -> Gathered | None:
+    async def read(self) -> None:
         """``look``, and wait for its end, or for ``STALE_SECONDS``."""
         self._asked()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=STALE_SECONDS)
-        return self.gathered
 
     def _asked(self) -> bool:
         self._asked_at = self._clock()
@@ -305,8 +313,9 @@ class Evidence:
             for number, copy in self._others.copies.items():
                 if number not in read:
                     partitions[number], read[number] = dict(copy.hours), copy.read_up_to_ms
-        if not owned.numbers or owned.total is None or len(read) < owned.total:
-            missing = sorted(set(range(owned.total or 0)) - read.keys())
+        total = owned.total if self._others is not None else len(read)
+        missing = sorted(set(range(total or 0)) - read.keys())
+        if missing or not total:
             self._refuse(f"{partitions_text(missing)}: not read yet" if missing else "not begun")
             return
         minute = self._told_minute(read, now_ms)
@@ -344,7 +353,7 @@ class Evidence:
         return found
 
     def _refuse(self, why: str) -> None:
-        """Tell nothing of what is not known."""
-        if self.gathered is None and why != self.problem:
-            log.info("no evidence is told yet", why=why)
+        """Tell nothing new; what was told before stands, with the time that it is of."""
+        if why != self.problem:
+            log.warning("no evidence is told", why=why)
         self.problem = why
