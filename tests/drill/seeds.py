@@ -20,7 +20,9 @@ _JUDGED: Final = (
 SEEN: Final = frozenset({*CALIBRATION, *_JUDGED, 2, 21, 22, 31, 32, 51, 52, 53})
 """Seeds by which something was chosen once."""
 HELD_OUT: Final = 7
-RULES: Final = "deploy/prometheus/evidence.rules.yml"
+RULES: Final = tuple(
+    f"stream_metrics/core/alerts/{name}.py" for name in ("shifts", "figures", "calibration")
+)
 
 
 def drawn(commit: str, number: int = HELD_OUT) -> tuple[int, ...]:
@@ -35,5 +37,5 @@ def drawn(commit: str, number: int = HELD_OUT) -> tuple[int, ...]:
 
 def commit_of_rules() -> str:
     """The hash of the last commit that changed the rules of evidence."""
-    asked = ("git", "-C", str(ROOT), "log", "-1", "--format=%H", "--", RULES)
+    asked = ("git", "-C", str(ROOT), "log", "-1", "--format=%H", "--", *RULES)
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.core.alerts.arrivals import net_arrivals
 from stream_metrics.core.alerts.minutes import (
     HOURS,
     OPEN,
@@ -21,6 +20,7 @@ from stream_metrics.core.alerts.shifts import HORIZON
 from stream_metrics.core.engine.codec import decode_sums
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import Names
+from tests.property.test_arrivals import net_arrivals
 
 NOW = 29_000_000
 NOW_US = NOW * 60_000_000

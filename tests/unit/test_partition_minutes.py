@@ -11,14 +11,27 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.alerts.minutes import Arrived, ArrivedMinutes
 from stream_metrics.core.engine.config import DEFAULT_AGENT
-from stream_metrics.live.memory import MemoryStore
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
+from tests.property.test_partition import TOPIC, once, opened
 from tests.strategies import arrivals, streams
-from tests.unit.test_arrival_counters import NOON_MS, NOON_S, Fed, Sent
 from tests.unit.test_state_partition import labels, search
 
+NOON_S = 1_718_020_800
+NOON_MS = NOON_S * 1000
+Sent = tuple[bytes, bytes, int | None]
 MINUTE = NOON_MS // 60_000
 SEARCHED = {"searches": 1, "results": 2, "duplicate_results": 1, "unique_results": 1}
 Counts = dict[int, dict[str, int]]
+
+
+async def take(store: MemoryStore, batches: Sequence[Sequence[Sent]]) -> None:
+    """Process batches by a worker that has just taken the partition over."""
+    state = await opened(store, MemoryDeadLetters(), 1_000, now_ms=lambda: NOON_MS)
+    for batch in batches:
+        first = state.positions[TOPIC].offset
+        records = [Record(v, k, t, TOPIC, 0, first + n) for n, (k, v, t) in enumerate(batch)]
+        await state.process(records, once)
 
 
 def at(sent: Sent, minutes: float) -> Sent:
@@ -38,11 +51,8 @@ async def stored(store: MemoryStore) -> Counts:
 async def after(batches: Sequence[Sequence[Sent]], *, restarts: bool = False) -> Counts:
     """The minutes after some batches; ``restarts`` is before each."""
     store = MemoryStore()
-    fed = await Fed.new(store)
-    for batch in batches:
-        if restarts:
-            fed = await Fed.new(store)
-        await fed.take(*batch)
+    for part in ([batch] for batch in batches) if restarts else [batches]:
+        await take(store, part)
     return await stored(store)
 
 

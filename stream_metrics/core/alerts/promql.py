@@ -96,11 +96,6 @@ def sqrt(value: Value) -> Value:
     return _call("sqrt", value) if isinstance(value, Promql) else math.sqrt(value)
 
 
-def ln(value: Value) -> Value:
-    """The natural logarithm."""
-    return _call("ln", value) if isinstance(value, Promql) else math.log(value)
-
-
 def clamp(value: Value, low: float = -math.inf, high: float = math.inf) -> Value:
     """The value between ``low`` and ``high``."""
     if not isinstance(value, Promql):

@@ -216,11 +216,11 @@ def gathered(figure: Figure, minutes: Sequence[Added]) -> tuple[Evidence, ...] |
     """
     if not minutes or minutes[-1].steps is None:
         return None
-    values, lasting = deque(_course(figure, minutes[-WATCHED:]), maxlen=1).pop()
+    values, lasting = deque(course(figure, minutes[-WATCHED:]), maxlen=1).pop()
     return tuple(map(Evidence, values, lasting))
 
 
-def _course(
+def course(
     figure: Figure, minutes: Iterable[Added]
 ) -> Iterator[tuple[Sequence[float], Sequence[int]]]:
     """The evidence of each shift after each minute, and for how many it is above 0."""
@@ -273,7 +273,7 @@ def would_show(
         )
         for came in minutes
     )
-    return any(max(values) > 1 for values, _ in _course(figure, shifted))
+    return any(max(values) > 1 for values, _ in course(figure, shifted))
 
 
 def ratio_lately(figure: Figure, counts: Minutes, now: int) -> float | None:

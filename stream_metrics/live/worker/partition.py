@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
-from stream_metrics.core.alerts.arrivals import counts_of_state, is_young, net_arrivals
+from stream_metrics.core.alerts.arrivals import is_young
 from stream_metrics.core.alerts.minutes import MARK_BYTES, MARKS, Arrivals, ArrivedMinutes
 from stream_metrics.core.engine.cells import conversation_cells, dimension_of
 from stream_metrics.core.engine.changes import Observations
@@ -165,8 +165,7 @@ class StatePartition:
             self.minutes.load(window, bucket, agent, data)
             self._left.load(window, bucket, agent, data)
         self._telemetry.agents_known(
-            {*self._options.agents, *(a for window, _, a in state.buckets if window != MARKS)},
-            counts_of_state(self._options.engine.rules.tables.loops),
+            {*self._options.agents, *(a for window, _, a in state.buckets if window != MARKS)}
         )
 
     @property
@@ -227,11 +226,8 @@ class StatePartition:
         cells = [cell for work in works.values() for cell in work.cells]
         names = await self._ask(lambda: self._names.names(cells), retry)
         try:
-            arrived = self._arrivals(works, names)
             arrivals = [each for work in works.values() for each in work.arrivals]
-            call = self._call(
-                cells, names, writes, positions, observations, arrivals=arrivals, arrived=arrived
-            )
+            call = self._call(cells, names, writes, positions, observations, arrivals=arrivals)
         except (MemoryError, DamagedState):
             raise
         except Exception as error:
@@ -301,13 +297,12 @@ class StatePartition:
         expired: Sequence[tuple[int, Cell]] = (),
         marks: Sequence[str] = (),
         arrivals: Sequence[Arrivals] = (),
-        arrived: Mapping[str, Mapping[str, int]] | None = None,
     ) -> _Call:
         """The call that writes a batch; it may exceed the size limits.
 
         ``cells`` are subtracted from the windows (-1) or added to them. ``expired`` are the
         contributions of expiring conversations, which stay in the windows. ``marks`` are added to
-        those of the partition. ``arrivals`` and ``arrived`` count for alerts.
+        those of the partition. ``arrivals`` count for alerts.
         """
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
         touched = self.windows.changes(cells, names, record_time_us)
@@ -341,33 +336,8 @@ class StatePartition:
             self._left.install(left)
             self.positions = positions
             self._telemetry.state_written(size)
-            if arrived:
-                self._telemetry.arrived(arrived)
 
         return _Call(batch, size, filled, apply)
-
-    def _arrivals(
-        self, works: dict[ConversationKey, Work], names: Names
-    ) -> dict[str, dict[str, int]]:
-        """What ``net_arrivals`` says of the conversations all of whose records are young.
-
-        Erasing a conversation says nothing about how its agent does now, so it counts nothing.
-        """
-        clock = self._options.now_ms
-        if clock is None:
-            return {}
-        now_ms = clock()
-        cells = [
-            cell
-            for work in works.values()
-            if work.cells
-            and all(
-                is_young(record.timestamp_ms, now_ms) and event.kind is not FORGET
-                for event, record in work.events
-            )
-            for cell in work.cells
-        ]
-        return net_arrivals(cells, names)
 
     def _tell_runaways(self, works: Mapping[ConversationKey, Work], names: Names) -> None:
         """Tell which turns have many iterations and have just had another, by young records."""
