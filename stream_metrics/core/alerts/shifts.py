@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 from stream_metrics.core.alerts.arrivals import BILLIONTHS
 from stream_metrics.core.alerts.evidence import IDLE_LOSES, LATELY, LEAST_ACTIVE
 from stream_metrics.core.alerts.figures import LOW, STRADDLED, Figure
-from stream_metrics.core.alerts.promql import clamp
 from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
 
 DAY: Final = 1_440  # minutes
@@ -57,7 +56,7 @@ class Usual(NamedTuple):
 
     def assumed(self, figure: Figure) -> float:
         """The usual ratio as evidence takes it: neither 0 nor, for a share, 1."""
-        return float(clamp(self.ratio, LOW, figure.high))
+        return min(max(self.ratio, LOW), figure.high)
 
     def weights(self, figure: Figure) -> list[tuple[float, float]]:
         """What a unit of the numerator and of the denominator add, in nats, by shift."""
@@ -249,7 +248,7 @@ def noticed(figure: Figure, usual: Usual, threshold: float) -> Noticed | None:
     """
     assumed, found = usual.assumed(figure), []
     for shift, (above, below) in zip(figure.shifts, usual.weights(figure), strict=True):
-        ratio = clamp(assumed + figure.sign * shift.size(assumed), 0.0)
+        ratio = max(assumed + figure.sign * shift.size(assumed), 0.0)
         if figure.sign > 0:
             ratio = min(ratio, 1.0 if figure.model else figure.high)
         gained = above * ratio + below
@@ -333,7 +332,7 @@ class _Day:
     def _assumed(self) -> float | None:
         if self._below <= 0 or self._active < LEAST_ACTIVE:
             return None
-        return float(clamp(self._above / self._below, LOW, self._figure.high))
+        return min(max(self._above / self._below, LOW), self._figure.high)
 
     def usual(self) -> Usual | None:
         """What is usual; None if too little is known."""
