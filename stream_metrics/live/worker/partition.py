@@ -336,6 +336,7 @@ class StatePartition:
             self._left.install(left)
             self.positions = positions
             self._telemetry.state_written(size)
+            self._telemetry.agents_known({agent for _, _, agent in touched})
 
         return _Call(batch, size, filled, apply)
 
