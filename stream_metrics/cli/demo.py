@@ -144,6 +144,8 @@ class RecordedDay:
 class _Told:
     """The evidence of the day that is played."""
 
+    problem = ""
+
     def __init__(self, playing: Sequence[RecordedDay]) -> None:
         self._playing = playing
 

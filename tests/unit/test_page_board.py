@@ -22,6 +22,7 @@ from stream_metrics.core.events.bugs import Bug
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.page import agent_rules, figures
 from stream_metrics.live.page.board import MAX_DOCUMENTS, Board
+from stream_metrics.live.page.evidence import Evidence
 from stream_metrics.live.page.operations import SAMPLES, History, OperationsSample
 from stream_metrics.live.runaways import RunawayTurn
 from tests.page import NOON_US, Showcase
@@ -281,6 +282,25 @@ async def test_a_page_of_state_without_figures_of_loops_says_what_they_need() ->
     findings = [f["why"] for rule in shown["rules"] if "searches_" in rule["name"]
                 for f in rule["findings"]]  # fmt: skip
     assert set(findings) == {agent_rules.NO_LOOPS}
+
+
+async def test_evidence_that_is_not_of_now_is_not_shown() -> None:
+    """Where the minutes of other workers cannot be read any more, nobody knows how agents do."""
+    showcase = await Showcase.new(*EVENTS, now_us=NOW)
+    showcase.board.interval_seconds = 0.0
+    before = await showcase.state("1h")
+    evidence = showcase.board.inputs.evidence
+    assert isinstance(evidence, Evidence)
+    evidence.problem = "the store does not answer"
+
+    after = await showcase.state("1h")
+
+    def whys(shown: dict[str, Any]) -> set[str]:
+        (rule,) = [rule for rule in shown["rules"] if rule["name"] == "srr_spike"]
+        return {found["why"] for found in rule["findings"]}
+
+    assert whys(after) == {"the evidence is not known now; the worker's log says why"}
+    assert not whys(before) & whys(after)
 
 
 async def test_turns_that_run_away_are_a_fault_of_the_page() -> None:

@@ -195,13 +195,14 @@ class Board:
 
     def _snapshot(self) -> _Snapshot:
         inputs, owned, group = self.inputs, self.inputs.owned(), self.inputs.group
+        evidence = inputs.evidence
         building = inputs.health.generation if inputs.health.building else 0
         copies = {windows: windows.snapshot() for windows in inputs.windows()}
         if group is not None and not building:
             copies |= group.windows()
         return _Snapshot(
             copies,
-            None if inputs.evidence is None else inputs.evidence.gathered,
+            None if evidence is None or evidence.problem else evidence.gathered,
             owned,
             own_coverage(owned) if group is None else group.coverage(),
             inputs.health.unready_reasons(),

@@ -178,8 +178,10 @@ def _checked(buckets: Mapping[tuple[str, int, str], bytes]) -> dict[str, bytes]:
 
 
 class Teller(Protocol):
-    """Whoever tells the evidence about agents; ``gathered`` is what is told now."""
+    """Whoever tells the evidence about agents: ``gathered``, and why that is not of now."""
 
+    @property
+    def problem(self) -> str: ...
     @property
     def gathered(self) -> Gathered | None: ...
     async def look(self) -> None: ...
@@ -355,5 +357,6 @@ class Evidence:
     def _refuse(self, why: str) -> None:
         """Tell nothing new; what was told before stands, with the time that it is of."""
         if why != self.problem:
-            log.warning("no evidence is told", why=why)
+            say = log.info if self.gathered is None else log.warning
+            say("no evidence is told", why=why)
         self.problem = why
