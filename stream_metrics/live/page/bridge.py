@@ -48,12 +48,13 @@ class Refused:
 class BridgePage:
     """Counts closed traces since the start, and serves them as a page at ``path``.
 
-    Alone it is at ``/``, and the traces are in a topic of Kafka.
+    Alone it is at ``/``. ``traces`` is where commands find them.
     """
 
-    def __init__(self, health: Health, path: str = "/") -> None:
+    def __init__(self, health: Health, path: str = "/", traces: str = "kafka:TOPIC") -> None:
         self._health = health
         self._path = path
+        self._kept = traces
         self._traces: dict[str, Counter[str]] = {}
         self._refused: dict[tuple[str, str], Refused] = {}
 
@@ -81,9 +82,9 @@ class BridgePage:
             for one in self._sorted_refused()
         ]:
             more = [f"{len(named) - MAX_NAMED:,} more"] if len(named) > MAX_NAMED else []
-            why += f"; refused: {', '.join([*named[:MAX_NAMED], *more])}; /traces says more"
+            why += f"; refused: {', '.join([*named[:MAX_NAMED], *more])}"
         if not self._traces and not named:
-            return Finding(NONE, "no trace is complete yet")
+            return Finding(NONE, "no trace has been complete since the start")
         much = any(
             counts["refused"] > REFUSED_SHARE * counts.total() for counts in self._traces.values()
         )
@@ -109,7 +110,10 @@ class BridgePage:
             agents=sorted(self._traces.items()),
             refused=self._sorted_refused(),
             help=HELP,
-            inner=self._path != "/",
+            inner=(inner := self._path != "/"),
+            title="Traces · stream-metrics" if inner else "stream-metrics bridge",
+            process="process" if inner else "bridge",
+            kept=self._kept,
             missing=any(reason != "left_out" for _, reason in self._refused)
             or any(of["left_out"] and not of["told"] for of in self._traces.values()),
             now=datetime.now(UTC),

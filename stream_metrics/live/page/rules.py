@@ -303,7 +303,7 @@ def verdict(
         return {"level": WARNING, "title": title, "text": text}
     of_agents = [state for state in states if state["of"] == "agent"]
     if not any(state["findings"] for state in of_agents):
-        text = "Nobody has searched yet. Figures appear with the first search event."
+        text = "Figures appear with the first search."
         return {"level": UNKNOWN, "title": "No searches yet", "text": text}
     if rules[UNKNOWN]:
         title = f"Too little data to judge: {rules[UNKNOWN]} of {len(states)} rules"

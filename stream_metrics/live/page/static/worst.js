@@ -61,7 +61,8 @@ function cutText() {
 function worstLead() {
   const { read, total } = worst.partitions;
   const whose = total === null || read.length < total ? `${read.length} of ${total ?? "?"}` : `all ${total}`;
-  const looked = `${plural(worst.conversations, "conversation")} in ${worst.window}, of ${whose} partitions`;
+  const where = total === 1 && read.length === 1 ? "" : `, of ${whose} partitions`;
+  const looked = `${plural(worst.conversations, "conversation")} in ${worst.window}${where}`;
   const not = worst.complete ? "" : `, the latest ones: no more than ${count(worst.max_conversations)} are read`;
   return `Of ${looked}${not}. SRR and SRE are ranked from ${worst.min_results} results on. `
     + "Results are named by their result_id.";
