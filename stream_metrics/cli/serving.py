@@ -80,7 +80,7 @@ class ServeProcess(WorkerProcess):
     """The engine over a file, and what receives events for it."""
 
     def __init__(self, settings: Settings, database: Database, clock: Clock | None = None) -> None:
-        rules = rules_over(settings.serve.data, lambda worker: self.traces.page.finding(worker))
+        rules = rules_over(settings.serve.data, lambda: self.traces)
         settings = settings.in_one_process()
         super().__init__(settings, TOPICS, clock, rules=rules, readable=True)
         self._database = database

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from stream_metrics.core.alerts.thresholds import REFUSED_SHARE
+from stream_metrics.cli.serving_traces import Traces
+from stream_metrics.core.alerts.thresholds import LAG_SECONDS, LATE_SHARE, REFUSED_SHARE
+from stream_metrics.live.page.bridge_rules import MINUTES, behind
 from stream_metrics.live.page.rules import RULES, Rule
-from stream_metrics.live.page.worker_rules import WorkerRule
 
 OF_SERVERS: Final = frozenset(
     ("redis", "kafka", "fetch", "rights", "topics", "memory", "partitions", "reading_stopped")
 )
+_LOOK: Final = "The page Traces names what is refused, and what helps."
 _SAID: Final[Mapping[str, Mapping[str, Any]]] = {
     "writes": {
         "fires": "events and traces have not been accepted, or what they become not been stored, "
@@ -40,8 +42,8 @@ _SAID: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def rules_over(folder: Path, refused: WorkerRule) -> list[Rule]:
-    """The rules of a process over a folder; ``refused`` finds what is refused of traces."""
+def rules_over(folder: Path, traces: Callable[[], Traces]) -> list[Rule]:
+    """The rules of a process over a folder, which reads ``traces``."""
     letters = f"stream-metrics dlq list --data {quote(str(folder))} says which records, and why."
     said = {**_SAID, "dead_letters": {"look": letters}}
     of_worker = [rule for rule in RULES if rule.name not in OF_SERVERS]
@@ -51,9 +53,27 @@ def rules_over(folder: Path, refused: WorkerRule) -> list[Rule]:
             "traces_refused",
             "Refused traces",
             "StreamMetricsBridgeRefuses",
-            f"over {REFUSED_SHARE:.0%} of the traces of an agent were refused since the start",
-            "The page Traces names what was refused, and what helps.",
-            of_worker=refused,
-            differs="goes by the last 15 minutes, and by late spans, too",
+            f"in {MINUTES} minutes, over {REFUSED_SHARE:.0%} of the traces of an agent are "
+            f"refused, or over {LATE_SHARE:.0%} of the spans arrive too late",
+            _LOOK,
+            of_worker=lambda worker: traces().page.recent.of_refusals(worker),
+        ),
+        Rule(
+            "traces_scopes",
+            "Instrumentation to choose",
+            "StreamMetricsBridgeScopes",
+            "two instrumentations record the same searches of an agent, or otlp.scopes leaves out "
+            "all of its traces",
+            _LOOK,
+            of_worker=lambda worker: traces().page.recent.of_scopes(worker),
+        ),
+        Rule(
+            "traces_behind",
+            "Traces behind",
+            "StreamMetricsBridgeBehind",
+            f"traces are read more than {LAG_SECONDS} s after they came",
+            "Is there more traffic than one process can take, or is the disk slow?",
+            of_worker=lambda _: behind(traces().lag_seconds()),
+            differs="fires while reading waits, too, which is Writes refused here",
         ),
     ]

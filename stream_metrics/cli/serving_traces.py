@@ -25,6 +25,7 @@ from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.tables import SPANS
 from stream_metrics.live.local.traces import READER, LocalEvents
 from stream_metrics.live.page.bridge import BridgePage
+from stream_metrics.live.prometheus.bridge import BRIDGE
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import InputOptions
@@ -51,6 +52,7 @@ class Traces:
         source: LocalSource | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._registry = registry
         self.scores = Scores(database, clock.now_ms)
         self.page = BridgePage(health, PATH, quote(str(settings.serve.data)))
         by_agent = settings.metrics.dimension == "agent"
@@ -113,6 +115,11 @@ class Traces:
     def open_traces(self) -> int:
         """The number of traces to which spans may still be added."""
         return self._assemblies.sizes()[0]
+
+    def lag_seconds(self) -> float | None:
+        """How old the next spans to read are; None while that is unknown."""
+        place = {"topic": SPANS, "partition": str(_PLACE.partition)}
+        return self._registry.get_sample_value(BRIDGE + "lag_seconds", place)
 
     def _is_closed(self, trace_id: str, end: int) -> bool:
         """Whether a trace is closed, and its spans before an offset were read."""

@@ -221,10 +221,10 @@ async def test_refusals_are_counted_and_named(tmp_path: Path) -> None:
         await place.close_all()
         counted = place.counted("streammetrics_bridge_refused_total")
         page = place.traces.page.render(reasons=True)
-        said = place.traces.page.finding(Worker(OperationsSample(0), History(), {}))
+        said = place.traces.page.recent.of_refusals(Worker(OperationsSample(0), History(), {}))
 
     assert said.level == "warning"
-    assert said.why.startswith("0 traces became events; refused: ")
+    assert said.why.startswith("0 traces became events in the last 15 minutes; refused: ")
     assert "unrecognised of " in said.why
 
     reasons = {labels.partition('reason="')[2].rstrip('"}'): n for labels, n in counted.items()}
