@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -22,6 +20,7 @@ from stream_metrics.cli.process import WorkerProcess, prepare_process
 from stream_metrics.cli.serving_rules import rules_over
 from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
+from stream_metrics.cli.signals import stop_on_signals
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.live.layout import Generation, Identity, Layout, UnreadableLayout
@@ -250,7 +249,7 @@ async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> No
     database = Database(prepare_database(settings.serve.data))
     try:
         process = ServeProcess(settings, database)
-        _stop_on_signals(process)
+        stop_on_signals("stream-metrics", process.stop)
         async with listening(process, settings) as (page, receiver):
             announce(page, receiver)
             log.info(
@@ -276,22 +275,6 @@ def check_doors(settings: Settings) -> None:
             "(STREAM_METRICS_SERVE__TOKEN_FILE) to a file with a token, such as "
             "`openssl rand -hex 32` prints"
         )
-
-
-def _stop_on_signals(process: ServeProcess) -> None:
-    loop = asyncio.get_running_loop()
-    stopping = False
-
-    def on_signal(number: signal.Signals) -> None:
-        nonlocal stopping
-        if stopping:
-            os._exit(128 + number)
-        stopping = True
-        log.info("stream-metrics stops", signal=number.name)
-        process.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
 
 
 @asynccontextmanager
