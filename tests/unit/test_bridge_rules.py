@@ -87,7 +87,7 @@ def test_an_instrumentation_has_to_be_chosen() -> None:
 
     assert recent().of_scopes(NOBODY).level == "ok"
     assert (left_out.level, left_out.why) == ("warning", "otlp.scopes leaves out all of c")
-    assert "two instrumentations record a" in made.of_scopes(NOBODY).why
+    assert "two instrumentations record the searches of a" in made.of_scopes(NOBODY).why
 
 
 def test_traces_that_wait_for_minutes_are_behind() -> None:

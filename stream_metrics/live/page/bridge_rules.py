@@ -77,8 +77,11 @@ class RecentTraces:
             for kind, who, why in sums
             if (kind, why) == (_REASON, "left_out") and not sums[_TRACE, who, "told"]
         ]
-        parts = [f"two instrumentations record {', '.join(sorted(twice))}"] if twice else []
-        parts += [f"otlp.scopes leaves out all of {', '.join(sorted(out))}"] if out else []
+        said = {
+            "two instrumentations record the searches of": twice,
+            "otlp.scopes leaves out all of": out,
+        }
+        parts = [f"{what} {', '.join(sorted(who))}" for what, who in said.items() if who]
         return Finding(WARNING if parts else OK, "; ".join(parts) or "no instrumentation is twice")
 
     def _now(self) -> Counter[tuple[str, str, str]]:
