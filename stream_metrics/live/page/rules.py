@@ -316,8 +316,9 @@ def verdict(
 
 
 def waiting(reasons: Iterable[str]) -> Obstacle | None:
-    """What the worker waits for first; None if it reads, although a partition may be halted."""
-    kinds = {kind_of(reason) for reason in reasons} - {"halted"}
+    """What the worker waits for first; None if it reads, although a partition may be halted, or
+    more be sent than it reads."""
+    kinds = {kind_of(reason) for reason in reasons} - {"halted", "backlog"}
     return next((obstacle for obstacle in OBSTACLES if obstacle.reason in kinds), None)
 
 
