@@ -35,8 +35,12 @@ function copyButton(title, text) {
   const button = el("button", { type: "button", class: "link" }, "Copy");
   button.setAttribute("aria-label", `Copy the lines for: ${title}`);
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Not allowed"; // by the browser's settings
+    }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   });
   return button;
