@@ -186,7 +186,7 @@ class Folder:
                 records = Log(database)
                 extents = await records.extents(TOPICS)
                 backlog = await records.backlog(EVENTS)
-                used = await records.used_bytes()
+                used = (await records.kept()).file_bytes
         except UNUSABLE as error:
             return Checked([*findings, Finding("file", "error", str(error))], {}, readable=False)
         for topic, extent in extents.items():

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvloop
@@ -19,8 +17,10 @@ from stream_metrics import __version__
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import identity, web_options
 from stream_metrics.cli.process import WorkerProcess, prepare_process
-from stream_metrics.cli.serving_traces import Traces, refusals_rule
+from stream_metrics.cli.serving_rules import rules_over
+from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
+from stream_metrics.cli.signals import stop_on_signals
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.live.layout import Generation, Identity, Layout, UnreadableLayout
@@ -41,7 +41,7 @@ from stream_metrics.live.local.folder import (
     told_for,
 )
 from stream_metrics.live.local.letters import LocalDeadLetters
-from stream_metrics.live.local.log import Log, Retention
+from stream_metrics.live.local.log import Kept, Log, Retention
 from stream_metrics.live.local.otlp import OtlpReceiver
 from stream_metrics.live.local.receiver import Doors, Receiver
 from stream_metrics.live.local.source import LocalSource
@@ -50,7 +50,7 @@ from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
 from stream_metrics.live.page.conversation_html import Site
 from stream_metrics.live.page.conversation_server import ConversationServer
 from stream_metrics.live.page.conversations import ConversationPages
-from stream_metrics.live.page.rules import RULES
+from stream_metrics.live.page.one_process import document
 from stream_metrics.live.ports import StateStore, Superseded
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.web import WebOptions, make_app, serve
@@ -60,10 +60,6 @@ from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Stopped
 
 TRIM_SECONDS: Final = 10.0
-OF_SERVERS: Final = frozenset(
-    ("redis", "kafka", "fetch", "rights", "topics", "memory", "partitions")
-)
-"""The rules of the page on what this process does not use."""
 REFUSALS: Final = (
     FolderRefused,
     FileRefused,
@@ -83,12 +79,13 @@ class ServeProcess(WorkerProcess):
     """The engine over a file, and what receives events for it."""
 
     def __init__(self, settings: Settings, database: Database, clock: Clock | None = None) -> None:
-        rules = [rule for rule in RULES if rule.name not in OF_SERVERS]
-        rules.append(refusals_rule(lambda worker: self.traces.page.finding(worker)))
+        rules = rules_over(settings.serve.data, lambda: self.traces)
         settings = settings.in_one_process()
         super().__init__(settings, TOPICS, clock, rules=rules, readable=True)
         self._database = database
         self.records = Log(database)
+        self.address: str | None = None  # of the receiver, once it listens
+        self._kept: Kept | None = None
         self.conversations = ConversationServer(self._conversations(), self.operations.bug)
         self._metrics = ReceiverMetrics(self.registry, TOPICS)
         self.receiver = Receiver(
@@ -119,6 +116,22 @@ class ServeProcess(WorkerProcess):
             lambda: None if self._shown is None else records,
             lambda: self.settings.engine_config() if self._shown is None else self._shown.config,
             Site("All figures", self.settings.serve.show_texts, link),
+        )
+
+    def about_process(self) -> Mapping[str, Any] | None:
+        """See ``WorkerProcess.about_process``."""
+        serve = self.settings.serve
+        if self.address is None:
+            return None
+        return document(
+            self.address,
+            str(serve.data),
+            self._metrics.received,
+            self.traces.open_traces,
+            self._kept,
+            {EVENTS: serve.retention, SPANS: serve.spans_retention},
+            serve.max_bytes,
+            token=serve.token() is not None,
         )
 
     async def run(self) -> None:
@@ -183,10 +196,12 @@ class ServeProcess(WorkerProcess):
         serve = self.settings.serve
         ages_ms = {EVENTS: serve.retention_ms, SPANS: serve.spans_retention_ms}
         retention = Retention(ages_ms, serve.max_bytes, self.settings.bridge.known_ms)
-        while await self.records.trim(retention, self.clock.now_ms()):
-            await asyncio.sleep(0)
-        deleted, used = await self.records.deleted(), await self.records.used_bytes()
-        self._metrics.kept(used, deleted.aged, deleted.crowded)
+        try:
+            while await self.records.trim(retention, self.clock.now_ms()):
+                await asyncio.sleep(0)
+        finally:
+            kept = self._kept = await self.records.kept()
+            self._metrics.kept(kept.file_bytes, kept.aged, kept.crowded)
 
 
 def run_serve(settings: Settings, announce: Callable[[str, str], None]) -> int:
@@ -234,7 +249,7 @@ async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> No
     database = Database(prepare_database(settings.serve.data))
     try:
         process = ServeProcess(settings, database)
-        _stop_on_signals(process)
+        stop_on_signals("stream-metrics", process.stop)
         async with listening(process, settings) as (page, receiver):
             announce(page, receiver)
             log.info(
@@ -262,22 +277,6 @@ def check_doors(settings: Settings) -> None:
         )
 
 
-def _stop_on_signals(process: ServeProcess) -> None:
-    loop = asyncio.get_running_loop()
-    stopping = False
-
-    def on_signal(number: signal.Signals) -> None:
-        nonlocal stopping
-        if stopping:
-            os._exit(128 + number)
-        stopping = True
-        log.info("stream-metrics stops", signal=number.name)
-        process.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
-
-
 @asynccontextmanager
 async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[tuple[str, str]]:
     """Serve the page and receive events; the addresses of both."""
@@ -303,8 +302,9 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
         except OSError as error:
             raise _taken("serve.host", host, "--otlp-port", port, error) from error
         page = WebOptions(host=options.host, port=pages.addresses[0][1])
+        process.address = WebOptions(host=host, port=port).url.rstrip("/")
         try:
-            yield page.url, WebOptions(host=host, port=port).url.rstrip("/")
+            yield page.url, process.address
         finally:
             await server.stop()
     finally:

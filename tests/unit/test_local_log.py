@@ -106,8 +106,8 @@ async def test_old_records_that_were_read_are_deleted(database: Database) -> Non
     await log.commit("bridge", {SPANS: (4, "")})
 
     assert await trim(log, KEPT) == [Extent(3, 6), Extent(4, 6)]
-    deleted = await log.deleted()
-    assert (deleted.aged, deleted.crowded) == ({EVENTS: 3, SPANS: 4}, {EVENTS: 0, SPANS: 0})
+    kept = await log.kept()
+    assert (kept.aged, kept.crowded) == ({EVENTS: 3, SPANS: 4}, {EVENTS: 0, SPANS: 0})
 
 
 async def test_an_emptied_log_goes_on_at_its_end(database: Database, tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ async def test_the_oldest_go_where_the_file_is_too_large(database: Database) -> 
         await append(log, topic, 1_000, NOW_MS - (8 - hour) * 60_000, size=300)
     await read_up_to(database, 4_000)
     await log.commit("bridge", {SPANS: (4_000, "")})
-    full = await log.used_bytes()
+    full = (await log.kept()).file_bytes
 
     left = await trim(log, Retention(KEPT.ages_ms, full * 6 // 10))
 
     assert left == [Extent(2_000, 4_000), Extent(2_000, 4_000)]
-    assert await log.used_bytes() <= full * 6 // 10
-    assert (await log.deleted()).crowded == {EVENTS: 2_000, SPANS: 2_000}
+    assert (await log.kept()).file_bytes <= full * 6 // 10
+    assert (await log.kept()).crowded == {EVENTS: 2_000, SPANS: 2_000}
 
 
 async def test_one_wrong_clock_does_not_keep_everything(

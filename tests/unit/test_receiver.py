@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import resource
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from stream_metrics.core.events.bodies import events_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.live.health import Health
 from stream_metrics.live.local.connections import LimitedServer
@@ -233,6 +236,7 @@ CUT = gzip.compress(GOOD[0], mtime=0)[:-9]
         (bytes(2_001), {}, 413, "more than 2000 bytes"),
         (GZIPPED_ZEROS, {"Content_Encoding": "gzip"}, 413, "more than 5000 bytes"),
         (b"\n".join([b"1"] * 11), {}, 413, "more than 10 events"),
+        (b"[%s]" % (b"1," * 31), {}, 413, "too many parts"),
         (b"no gzip", {"Content_Encoding": "gzip"}, 400, "no gzip data"),
         (CUT, {"Content_Encoding": "gzip"}, 400, "no complete gzip data"),
         (GOOD[0], {"Content_Encoding": "br"}, 415, "with `Content-Encoding: gzip`"),
@@ -243,7 +247,7 @@ async def test_a_body_that_is_not_let_in_is_refused_as_a_whole(
     tmp_path: Path, body: bytes, headers: dict[str, str], status: int, why: str
 ) -> None:
     """Each limit has its status and says what to do; the next request is answered as ever."""
-    doors = Doors(body_bytes=2_000, inflated_bytes=5_000, events=10)
+    doors = Doors(body_bytes=2_000, inflated_bytes=5_000, events=10, parts=31)
     async with receiving(tmp_path, doors) as place:
         answer = await place.post(body, **headers)
 
@@ -252,6 +256,34 @@ async def test_a_body_that_is_not_let_in_is_refused_as_a_whole(
         assert await place.post(GOOD[0]) == (200, {"accepted": 1, "refused": []})
         assert place.seen.statuses == [status, 200]
         assert await place.stored() == GOOD[:1]
+
+
+async def test_numbers_in_an_array_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """Each would take fifty times its size; a sender packs them into a thousandth."""
+    body = gzip.compress(b"[" + b"1," * (16 << 20) + b"1]", 1)
+    async with receiving(tmp_path) as place:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        status, document = await place.post(body, Content_Encoding="gzip")
+        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    assert (status, document["error"]) == (413, "the body has too many parts; send less at once")
+    assert grown_kib < 160 << 10
+
+
+@pytest.mark.parametrize(
+    ("body", "places"),
+    [
+        (b"x\n" * 3_000_000, [1]),
+        (b"x\n" * 3_000_000 + GOOD[0], None),
+        (b"{x\n" * 150_000, None),
+    ],
+    ids=["none", "the last line", "what begins like one"],
+)
+def test_lines_are_looked_for_quickly(body: bytes, places: list[int] | None) -> None:
+    """A body of millions of lines is one broken event unless a line is an object."""
+    found = [one.place for one in islice(events_of(body), 3)]
+
+    assert found == (places or [1, 2, 3])
 
 
 def test_no_more_is_inflated_than_is_let_in() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import json
 import os
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,8 @@ import aiohttp
 import pytest
 
 from stream_metrics.cli.serving import ServeProcess, listening
+from stream_metrics.cli.serving_rules import rules_over
+from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -133,6 +134,23 @@ async def test_page_and_metrics_are_a_workers(tmp_path: Path) -> None:
     assert not rules & {"kafka", "redis", "memory"}
 
 
+def not_asked() -> Traces:
+    """What rules over a folder read; nobody asks for it."""
+    raise AssertionError
+
+
+def test_no_rule_of_the_page_speaks_of_servers() -> None:
+    """What it names is there, and a command that it names has the folder."""
+    rules = rules_over(Path("a folder"), not_asked)
+    said = {text for one in rules for text in (one.title, one.fires, one.look, one.differs)}
+
+    words = ("Kafka", "Redis", "topic", "worker", "partition")
+    assert not [text for text in said if any(word in text for word in words)]
+    commands = [text for text in said if "stream-metrics " in text]
+    assert commands
+    assert all("--data 'a folder'" in text for text in commands)
+
+
 async def test_old_events_are_deleted_and_the_figures_stay(tmp_path: Path) -> None:
     """Retention is that of the log, not of the state."""
     async with working(tmp_path) as (process, _, receiver):
@@ -143,9 +161,12 @@ async def test_old_events_are_deleted_and_the_figures_stay(tmp_path: Path) -> No
         log: Log = process.records
         await wait_until(lambda: process.loop is not None and bool(process.loop.partitions), 30, "")
         assert before
-        while (await log.deleted()).aged["events"] == 0:
-            await asyncio.sleep(0.05)
+
+        async def trimmed() -> bool:
             await process.trim()
+            return not (await log.kept()).records["events"]
+
+        await wait_until(trimmed, 30, "the log keeps what is too old")
         assert await everything(log) == []
 
 
@@ -284,8 +305,10 @@ def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
 
 
 def until_read(served: Served) -> None:
-    while "streammetrics_consumer_lag_records{" not in (text := served.get("/metrics")):
-        time.sleep(0.05)
-    while 'topic="events"} 0.0' not in text:
-        time.sleep(0.05)
-        text = served.get("/metrics")
+    """Wait until the process has read all its events."""
+    line = 'streammetrics_consumer_lag_records{partition="0",topic="events"} 0.0'
+
+    def done() -> bool:
+        return line in served.get("/metrics")
+
+    asyncio.run(wait_until(done, 30, "the events are not read"))

@@ -18,7 +18,7 @@ from aiohttp import web
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from prometheus_client import CollectorRegistry, generate_latest
 
-from stream_metrics.cli.serving_traces import Traces, refusals_rule
+from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Extent, Record
@@ -221,12 +221,10 @@ async def test_refusals_are_counted_and_named(tmp_path: Path) -> None:
         await place.close_all()
         counted = place.counted("streammetrics_bridge_refused_total")
         page = place.traces.page.render(reasons=True)
-        rule = refusals_rule(place.traces.page.finding).of_worker
-        assert rule is not None
-        said = rule(Worker(OperationsSample(0), History(), {}))
+        said = place.traces.page.recent.of_refusals(Worker(OperationsSample(0), History(), {}))
 
     assert said.level == "warning"
-    assert said.why.startswith("0 traces became events; refused: ")
+    assert said.why.startswith("0 traces became events in the last 15 minutes; refused: ")
     assert "unrecognised of " in said.why
 
     reasons = {labels.partition('reason="')[2].rstrip('"}'): n for labels, n in counted.items()}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
 
+MAX_PARTS: Final = 6_000_000
 BOM: Final = b"\xef\xbb\xbf"
+_MANY_LINES: Final = 100_000
+_OPENS: Final = re.compile(rb"^[ \t\r]*(\{.*)", re.MULTILINE)
 _WHITE: Final = b" \t\r\n"
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _value: Final = msgspec.json.Decoder(msgspec.Raw).decode
@@ -18,6 +23,16 @@ class Placed(NamedTuple):
 
     place: int
     value: bytes
+
+
+def has_too_many_parts(body: bytes, most: int = MAX_PARTS) -> bool:
+    """Whether JSON has so many objects, lists and commas that decoding it would take much more
+    memory than it has bytes.
+
+    >>> [has_too_many_parts(b'{"a": [1, 2, 3]}', most) for most in (3, 4)]
+    [True, False]
+    """
+    return sum(map(body.count, (b"{", b"[", b","))) > most
 
 
 def events_of(body: bytes) -> Iterator[Placed]:
@@ -62,10 +77,14 @@ def _lines(body: bytes) -> Iterator[Placed]:
 
 
 def _are_lines(body: bytes) -> bool:
-    """Whether the first line is a value, or any line an object."""
-    return any(
-        _is_one(value) and (place == 1 or value.startswith(b"{")) for place, value in _lines(body)
-    )
+    """Whether the first line is a value, or any line an object; so many that begin like one are not
+    looked at, and count as lines."""
+    if _is_one(body.partition(b"\n")[0]):
+        return True
+    like_objects = _OPENS.finditer(body)
+    if any(_is_one(found[1]) for found in islice(like_objects, _MANY_LINES)):
+        return True
+    return next(like_objects, None) is not None
 
 
 def _is_one(body: bytes) -> bool:

@@ -48,11 +48,14 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
-    """How many records of each topic were ever deleted: too old, or to make room."""
+class Kept:
+    """How many records of each topic there are, and how many were ever deleted: too old, or to make
+    room. ``file_bytes`` are those of the file that hold something."""
 
+    records: Mapping[str, int]
     aged: Mapping[str, int]
     crowded: Mapping[str, int]
+    file_bytes: int
 
 
 class Log:
@@ -203,18 +206,16 @@ class Log:
         """Delete some of the records that are too old or too many; whether there may be more."""
         return await self._database.write(lambda at: _trim(at, retention, now_ms))
 
-    async def deleted(self) -> Deleted:
-        """How many records were ever deleted."""
-        statement = "SELECT topic, aged, crowded FROM logs"
-        rows = await self._database.read(lambda at: at.execute(statement).fetchall())
-        return Deleted(
-            {topic: aged for topic, aged, _ in rows},
-            {topic: crowded for topic, _, crowded in rows},
-        )
+    async def kept(self) -> Kept:
+        """What is there, and what was ever deleted."""
 
-    async def used_bytes(self) -> int:
-        """The bytes of the file that hold something."""
-        return await self._database.read(_used_bytes)
+        def look(connection: sqlite3.Connection) -> Kept:
+            statement = 'SELECT topic, "end" - first, aged, crowded FROM logs'
+            rows = connection.execute(statement).fetchall()
+            records, aged, crowded = ({row[0]: row[at] for row in rows} for at in (1, 2, 3))
+            return Kept(records, aged, crowded, _used_bytes(connection))
+
+        return await self._database.read(look)
 
 
 def add(

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from aiohttp import hdrs, web
 
-from stream_metrics.core.events.bodies import Placed, events_of
+from stream_metrics.core.events.bodies import MAX_PARTS, Placed, events_of, has_too_many_parts
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.foreign import with_form
@@ -56,6 +56,7 @@ class Doors:
     inflated_bytes: int = 64 << 20
     held_bytes: int = 128 << 20
     events: int = 100_000
+    parts: int = MAX_PARTS
     requests: int = 64
     inflated_at_once: int = 2
     body_seconds: float = 30.0
@@ -218,6 +219,8 @@ class Receiver:
     # -- 3. to 5. events ------------------------------------------------------------------------
 
     async def _events(self, _: web.Request, body: bytes) -> Answer:
+        if has_too_many_parts(body, self.doors.parts):
+            raise Refused(413, "the body has too many parts; send less at once")
         now_ms = self._clock()
         entries: list[Entry] = []
         refusals: list[dict[str, object]] = []
