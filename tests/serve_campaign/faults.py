@@ -9,6 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from random import Random
 from typing import Final
 
@@ -20,6 +21,7 @@ from tests.serve_campaign.load import Load
 from tests.serve_campaign.process import STEPS, Disk, ServeProcess
 
 STEP_DEADLINE_SECONDS: Final = 60.0
+RARE: Final = frozenset({"claim", "tell", "commit", "trim"})
 CONNECTIONS: Final = 10_000
 INFLATED_BYTES: Final = 64 << 20  # of a member of a body that is packed
 MEMBERS: Final = 100
@@ -53,16 +55,18 @@ async def kill(world: World, hold_seconds: float) -> None:
 
 async def kill_at(world: World, hold_seconds: float, *, when: str, step: str) -> None:
     """SIGKILL right before or after a step."""
-    process, passes = world.process, world.rng.randint(1, 3)
-    if step == "claim":  # once a start
+    process, passes = world.process, 1 if step in RARE else world.rng.randint(1, 3)
+    if step == "claim":
         process.kill9()
-        passes = 1
     process.orders.write_text(f"{when} {step} {passes} KILL")
     if not process.running:
         process.launch()
-    await wait_until(
-        lambda: process.exit_code == -9, STEP_DEADLINE_SECONDS, f"it never came {when} {step}"
-    )
+
+    def dead() -> bool:
+        world.load.trickle()
+        return process.exit_code == -9
+
+    await wait_until(dead, STEP_DEADLINE_SECONDS, f"it never came {when} {step}")
     await asyncio.sleep(hold_seconds)
     await world.process.start()
 
@@ -78,10 +82,13 @@ async def fill_disk(world: World, hold_seconds: float) -> None:
     """Nothing more can be written; it says so, goes on by itself, and may be killed meanwhile."""
     process = world.process
     before = world.load.again
+
+    def noticed() -> bool:
+        world.load.trickle()
+        return world.load.again > before
+
     world.disk.fill()
-    await wait_until(
-        lambda: world.load.again > before, STEP_DEADLINE_SECONDS, "a full disk was not noticed"
-    )
+    await wait_until(noticed, STEP_DEADLINE_SECONDS, "a full disk was not noticed")
     await asyncio.sleep(hold_seconds)
     if killed := world.rng.random() < 0.3:
         process.kill9()
@@ -175,10 +182,13 @@ async def connect_silently(world: World, hold_seconds: float) -> None:
             except OSError:
                 continue
         before = world.load.share
+
+        def others() -> bool:
+            world.load.trickle()
+            return world.load.share > before
+
         await asyncio.sleep(hold_seconds)
-        await wait_until(
-            lambda: world.load.share > before, STEP_DEADLINE_SECONDS, "others were kept out"
-        )
+        await wait_until(others, STEP_DEADLINE_SECONDS, "others were kept out")
     finally:
         for one in found:
             one.close()
@@ -192,7 +202,7 @@ async def inflate(world: World, hold_seconds: float) -> None:
 
         async def send(path: str) -> None:
             try:
-                async with session.post(path, data=bomb, headers=headers) as answer:
+                async with session.post(path, data=BytesIO(bomb), headers=headers) as answer:
                     if answer.status not in (413, 503):
                         world.wrong.append(f"{path} answers a bomb with {answer.status}")
             except aiohttp.ClientError as error:

@@ -19,6 +19,9 @@ CLIENTS: Final = 4
 MOST_EVENTS: Final = 40  # of a request
 TIMEOUT_SECONDS: Final = 3.0
 AGAIN_SECONDS: Final = 0.1
+PAUSE_SECONDS: Final = 0.01
+LITTLE: Final = 0.01  # of all
+LAST: Final = 0.95
 GOES_AWAY: Final = 0.03  # share of requests that are cut first
 RETRIEVER: Final = {"openinference.span.kind": "RETRIEVER"}
 
@@ -42,7 +45,7 @@ def trace(number: int, rng: Random) -> list[SpanSpec]:
 
 
 class Load:
-    """Sends ``events`` and ``traces`` at a rate; what happened is counted.
+    """Sends ``events`` and ``traces`` evenly over some seconds; what happened is counted.
 
     ``accepted`` and ``refused`` are events by the answer of the request that was acknowledged.
     With ``split``, the spans of a trace come in two requests. ``again`` counts requests that were
@@ -54,29 +57,28 @@ class Load:
         port: int,
         events: Sequence[bytes],
         traces: Sequence[Sequence[SpanSpec]],
-        rate: float,
+        seconds: float,
         rng: Random,
         *,
         split: bool,
     ) -> None:
         self._split = split
-        self._port, self._rate, self._rng = port, rate, rng
+        self._port, self._seconds, self._rng = port, seconds, rng
         self._events, self._traces = list(events), list(traces)
-        self._all = len(events) + len(traces)
-        self._begun = time.monotonic()
-        self._next = 0  # of all
+        self._numbers = len(events), len(traces)
         self.accepted: list[bytes] = []
         self.refused: list[bytes] = []
         self.told: list[Sequence[SpanSpec]] = []
         self.again = self.cut = self.requests = 0
         self.last_answer = 0.0
         self.ended = False
+        self._limit = 0.0
         self.wrong: list[str] = []
 
     @property
     def share(self) -> float:
         """How much is acknowledged."""
-        return (len(self.accepted) + len(self.refused) + len(self.told)) / self._all
+        return (len(self.accepted) + len(self.refused) + len(self.told)) / sum(self._numbers)
 
     def reached(self, share: float) -> bool:
         """Whether so much is acknowledged, or all has ended."""
@@ -88,7 +90,6 @@ class Load:
 
     async def run(self) -> None:
         """Send all."""
-        self._begun = time.monotonic()
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
         try:
             async with (
@@ -101,17 +102,26 @@ class Load:
         finally:
             self.ended = True
 
-    async def _in_time(self) -> None:
-        """Wait until the next request is due."""
-        due = self._begun + self._next / self._rate
-        await asyncio.sleep(max(0.0, due - time.monotonic()))
+    def open(self, limit: float) -> None:
+        """Send this share of all, at most."""
+        self._limit = max(self._limit, limit)
+
+    def trickle(self) -> None:
+        """Let a little more be sent if all that may be is acknowledged; leave some for the end."""
+        if self.share >= self._limit:
+            self.open(min(self.share + LITTLE, LAST))
+
+    async def _rest(self, number: int, left: int, total: int) -> None:
+        """Wait as long as this many take, and until they may be sent."""
+        await asyncio.sleep(self._seconds * number / total * CLIENTS)
+        while 1 - left / total > self._limit:
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _send_events(self, session: aiohttp.ClientSession) -> None:
         while self._events:
             size = self._rng.randint(1, MOST_EVENTS)
             body, self._events = self._events[:size], self._events[size:]
-            self._next += len(body)
-            await self._in_time()
+            await self._rest(len(body), len(self._events), self._numbers[0])
             status, answer = await self._sent(session, "/v1/events", b"\n".join(body), {})
             places = {one["place"] for one in answer["refused"]}
             if status not in (200, 400) or answer["accepted"] != len(body) - len(places):
@@ -122,8 +132,7 @@ class Load:
     async def _send_traces(self, session: aiohttp.ClientSession) -> None:
         while self._traces:
             spans = self._traces.pop()
-            self._next += 1
-            await self._in_time()
+            await self._rest(1, len(self._traces), self._numbers[1])
             at = self._rng.randint(0, len(spans) - 1) if self._split else 0
             for part in filter(None, (spans[at:], spans[:at])):
                 as_text = self._rng.random() < 0.5
