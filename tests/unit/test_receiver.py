@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from aiohttp import web
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.live.health import Health
 from stream_metrics.live.local.connections import LimitedServer
-from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.database import Database, Job, T
 from stream_metrics.live.local.log import Log
 from stream_metrics.live.local.receiver import Doors, Receiver, inflate
 from stream_metrics.live.local.tables import EVENTS
@@ -74,6 +75,20 @@ class Seen:
         """See ``Counts``."""
 
 
+class CountedDatabase(Database):
+    """Counts who waits for the writer."""
+
+    waiting = 0
+
+    async def write(self, job: Job[T]) -> T:
+        """See ``Database.write``."""
+        self.waiting += 1
+        try:
+            return await super().write(job)
+        finally:
+            self.waiting -= 1
+
+
 @dataclass
 class Place:
     """A receiver that listens, and what is behind it."""
@@ -81,7 +96,7 @@ class Place:
     url: str
     port: int
     session: aiohttp.ClientSession
-    database: Database
+    database: CountedDatabase
     health: Health
     seen: Seen
 
@@ -101,7 +116,7 @@ async def receiving(
     folder: Path, doors: Doors | None = None, **connections: Any
 ) -> AsyncIterator[Place]:
     """A receiver on a free port, over a new file."""
-    database, health, seen = Database(folder / "a.db"), Health(reasons={}), Seen()
+    database, health, seen = CountedDatabase(folder / "a.db"), Health(reasons={}), Seen()
     receiver = Receiver(Log(database), Limits(), doors or Doors(), seen, health, lambda: NOW_MS)
     app = web.Application()
     receiver.add_to(app)
@@ -313,6 +328,21 @@ async def test_no_more_requests_at_once_than_are_let_in(tmp_path: Path) -> None:
         assert (await reader.readline()).startswith(b"HTTP/1.1 400")
         assert (await place.post(GOOD[0]))[0] == 200
         writer.close()
+
+
+async def test_small_requests_that_arrive_together_share_a_commit(tmp_path: Path) -> None:
+    """All of them wait for the disk at once, however few bodies are inflated at once."""
+    async with receiving(tmp_path, Doors(inflated_at_once=1)) as place:
+        free = threading.Event()
+        busy = asyncio.create_task(place.database.write(lambda _: free.wait(10)))
+        posts = [asyncio.create_task(place.post(one)) for one in GOOD]
+        async with asyncio.timeout(10):
+            while place.database.waiting < 1 + len(GOOD):
+                await asyncio.sleep(0)
+        free.set()
+
+        assert await busy
+        assert {status for status, _ in await asyncio.gather(*posts)} == {200}
 
 
 async def test_a_body_that_does_not_arrive_is_given_up(tmp_path: Path) -> None:

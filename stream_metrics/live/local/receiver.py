@@ -44,7 +44,8 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """What is let in. Bodies are held as they came until it is their turn to be inflated.
+    """What is let in. Bodies are held as they came until it is their turn to be inflated. Those of
+    at most ``small_bytes`` then make room for the next, so that they are committed together.
 
     ``token``, if it is set, is asked for. ``max_backlog`` bounds the records that are still to be
     read.
@@ -58,6 +59,7 @@ class Doors:
     events: int = 100_000
     requests: int = 64
     inflated_at_once: int = 2
+    small_bytes: int = 32 << 10
     body_seconds: float = 30.0
 
 
@@ -172,7 +174,9 @@ class Receiver:
             await self._read(request, chunks)
             async with self._turns:
                 inflated = await self._inflated(request, b"".join(chunks))
-                return await self._taken(take, request, inflated)
+                if len(inflated) > self.doors.small_bytes:
+                    return await self._taken(take, request, inflated)
+            return await self._taken(take, request, inflated)
         finally:
             self._held_bytes -= sum(map(len, chunks))
 
