@@ -18,6 +18,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from stream_metrics.cli.logs import configure_logs
+from stream_metrics.cli.settings import LogSettings
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.live.health import Health
 from stream_metrics.live.local.connections import LimitedServer
@@ -284,8 +286,11 @@ async def test_a_token_is_asked_for(tmp_path: Path) -> None:
         for wrong in ({}, {"Authorization": "Bearer a"}, {"Authorization": "Basic a secret"}):
             status, told = await place.post(GOOD[0], **wrong)
             assert (status, "secret" in str(told)) == (401, False)
+        async with place.session.post(place.url, data=GOOD[0]) as answer:
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
 
-        assert (await place.post(GOOD[0], Authorization="Bearer a secret"))[0] == 200
+        for right in ("Bearer a secret", "bearer  a secret"):
+            assert (await place.post(GOOD[0], Authorization=right))[0] == 200
 
 
 async def test_a_full_disk_is_no_answer_of_success(tmp_path: Path) -> None:
@@ -372,6 +377,26 @@ async def test_a_sender_that_goes_away_in_the_middle_leaves_nothing(
 
         assert GOOD[0] not in await place.stored()
     assert caplog.text == ""
+
+
+async def test_what_a_malformed_request_says_is_not_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither texts behind a length that is too small, nor a token in a header that is none."""
+    configure_logs(LogSettings())
+    async with receiving(tmp_path) as place:
+        for head_ in (head(len(GOOD[0]) - 9), head(9, "Authorization: Bearer c0\x01\r\n")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(head(len(GOOD[0])) + GOOD[0])
+            assert (await reader.readuntil(b"]}\n")).startswith(b"HTTP/1.1 200")
+            writer.write(head_ + GOOD[0])
+            assert b"400 Bad Request" in await reader.read()
+            writer.close()
+
+    said = capfd.readouterr().err
+    assert "Error handling request from 127.0.0.1: BadHttpMethod" in said
+    assert "Error handling request from 127.0.0.1: BadHttpMessage" in said
+    assert "c0" not in said
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-A: "])

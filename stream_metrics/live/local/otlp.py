@@ -163,9 +163,7 @@ def _respond(rejected: str) -> Respond:
             body = exported(answer.document.get("partial"), rejected, as_json=as_json)
         else:
             body = status(answer.status, error, as_json=as_json)
-        headers = {hdrs.CONTENT_TYPE: _JSON if as_json else _PROTOBUF}
-        if answer.retry_seconds is not None:
-            headers[hdrs.RETRY_AFTER] = str(answer.retry_seconds)
+        headers = {hdrs.CONTENT_TYPE: _JSON if as_json else _PROTOBUF, **answer.headers}
         return web.Response(status=answer.status, body=body, headers=headers)
 
     return respond

@@ -80,6 +80,14 @@ class Answer(NamedTuple):
     document: Mapping[str, Any]
     retry_seconds: int | None = None
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that HTTP wants for the status."""
+        headers = {hdrs.WWW_AUTHENTICATE: "Bearer"} if self.status == 401 else {}
+        if self.retry_seconds is not None:
+            headers[hdrs.RETRY_AFTER] = str(self.retry_seconds)
+        return headers
+
 
 class Refused(Exception):
     """The whole request is refused."""
@@ -149,8 +157,11 @@ class Receiver:
             raise Refused(403, "requests from web pages are not accepted")
         token = self.doors.token
         if token is not None:
-            given = request.headers.get(hdrs.AUTHORIZATION, "").encode("utf-8", "surrogateescape")
-            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            scheme, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+            known = hmac.compare_digest(
+                given.strip().encode("utf-8", "surrogateescape"), token.encode()
+            )
+            if not known or scheme.lower() != "bearer":
                 raise Refused(401, "send the header `Authorization: Bearer` with the token")
         if (request.content_length or 0) > self.doors.body_bytes:
             raise self._too_large()
@@ -298,8 +309,6 @@ def inflate(body: bytes, most: int) -> bytes | None:
 
 
 def _response(_: web.Request, answer: Answer) -> web.Response:
-    headers = {hdrs.CONTENT_TYPE: _JSON, hdrs.CACHE_CONTROL: "no-store"}
-    if answer.retry_seconds is not None:
-        headers[hdrs.RETRY_AFTER] = str(answer.retry_seconds)
+    headers = {hdrs.CONTENT_TYPE: _JSON, hdrs.CACHE_CONTROL: "no-store", **answer.headers}
     body = json.dumps(answer.document).encode() + b"\n"
     return web.Response(status=answer.status, body=body, headers=headers)
