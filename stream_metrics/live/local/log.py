@@ -89,11 +89,10 @@ class Log:
 
         def append(connection: sqlite3.Connection) -> int:
             if max_backlog is not None:
-                extent = _extent(connection, topic)
-                read = _read_up_to(connection, topic, extent)
+                behind = _backlog(connection, topic)
                 if topic != EVENTS:
-                    read = max(read, self._read.get(topic, 0))
-                behind = extent.end - read
+                    end = _extent(connection, topic).end
+                    behind = min(behind, end - self._read.get(topic, 0))
                 if behind + len(entries) > max(max_backlog, len(entries)):
                     raise Backlog(f"{behind:,} records are stored that were not read yet")
             stamp = timestamp_ms if isinstance(timestamp_ms, int) else timestamp_ms()
@@ -190,12 +189,7 @@ class Log:
 
     async def backlog(self, topic: str) -> int:
         """How many records of a topic are still to be read."""
-
-        def count(connection: sqlite3.Connection) -> int:
-            extent = _extent(connection, topic)
-            return extent.end - _read_up_to(connection, topic, extent)
-
-        return await self._database.read(count)
+        return await self._database.read(lambda at: _backlog(at, topic))
 
     # -- retention
 
@@ -260,18 +254,26 @@ def _records(
     return found
 
 
-def _read_up_to(connection: sqlite3.Connection, topic: str, extent: Extent) -> int:
+def _backlog(connection: sqlite3.Connection, topic: str) -> int:
+    """How many records are still to be read: for state that is built beside, nobody waits."""
+    extent = _extent(connection, topic)
+    return extent.end - _read_up_to(connection, topic, extent, "max")
+
+
+def _read_up_to(
+    connection: sqlite3.Connection, topic: str, extent: Extent, which: str = "min"
+) -> int:
     """The offset up to which everybody has read: each generation of state that is in use, or the
-    readers that commit."""
+    readers that commit. With ``max``, the one that has read furthest."""
     if topic == EVENTS:
         statement = (
-            'SELECT min("offset") FROM positions JOIN partitions USING (place) '
+            f'SELECT {which}("offset") FROM positions JOIN partitions USING (place) '  # noqa: S608
             "LEFT JOIN frozen USING (mark, number) "
             "WHERE topic = ? AND NOT wiping AND frozen.by IS NULL"
         )
         [offset] = connection.execute(statement, (topic.encode(),)).fetchone()
     else:
-        statement = 'SELECT min("offset") FROM commits WHERE topic = ?'
+        statement = f'SELECT {which}("offset") FROM commits WHERE topic = ?'  # noqa: S608
         [offset] = connection.execute(statement, (topic,)).fetchone()
     return extent.first if offset is None else extent.nearest(offset)
 
