@@ -24,6 +24,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.live.health import Health
+from stream_metrics.live.local import scores as module
 from stream_metrics.live.local.connections import LimitedServer
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.log import Log, Retention
@@ -269,14 +270,14 @@ async def test_hostile_spans_change_nothing_for_others(
 # -- scores
 
 
-def scores(*marks: tuple[int, int, str]) -> bytes:
+def scores(*marks: tuple[int, int, str], trace: int = 1) -> bytes:
     """Log records with a score each: a span, a position, and a label."""
     made = LogsData()
     scope = made.resource_logs.add().scope_logs.add()
     for span, position, label in marks:
         one = scope.log_records.add()
         one.event_name = "gen_ai.evaluation.result"
-        one.trace_id, one.span_id = (1).to_bytes(16, "big"), span.to_bytes(8, "big")
+        one.trace_id, one.span_id = trace.to_bytes(16, "big"), span.to_bytes(8, "big")
         one.time_unix_nano = (NOW_MS + position) * 1_000_000
         for key, value in (("name", "Relevance"), ("score.label", label)):
             part = one.attributes.add()
@@ -351,6 +352,40 @@ async def test_a_score_without_its_trace_is_given_up(tmp_path: Path) -> None:
         assert await place.traces.scores.waiting() == {}
         [refused] = place.counted("streammetrics_bridge_refused_total")
         assert "label_no_span" in refused
+
+
+async def test_scores_that_wait_long_keep_no_other_from_its_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are of traces that never come."""
+    monkeypatch.setattr(module, "LOOKED_AT", 2)
+    async with receiving(tmp_path) as place:
+        for trace in range(2, 7):
+            assert await place.post(scores((2, 0, "relevant"), trace=trace), "logs") == 200
+        assert await place.post(scores((2, 0, "relevant")), "logs") == 200
+        assert await place.post(as_protobuf(SEARCHED)) == 200
+        for _ in range(12):
+            place.times[0] += module.LOOK_MS
+            place.times[1] += 1
+            await place.traces.turn()
+
+        assert labels(await place.events()) == LABELS[:1]
+        assert await place.log.waiting_scores() == 5
+
+
+async def test_a_score_is_about_the_trace_as_it_was_told(tmp_path: Path) -> None:
+    """Spans that came too late make no label of a score of a search that was refused."""
+    async with receiving(tmp_path) as place:
+        assert await place.post(as_protobuf(SEARCHED[1:])) == 200
+        await place.close_all()
+        assert await place.post(as_protobuf(SEARCHED[:1])) == 200
+        await place.close_all()
+        assert await place.post(scores((2, 0, "relevant")), "logs") == 200
+        await place.close_all()
+        counted = place.counted("streammetrics_bridge_refused_total")
+
+        assert await place.events() == []
+    assert any('reason="label_' in one for one in counted)
 
 
 # -- retention

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -245,8 +245,16 @@ def _records(
         f'SELECT "offset", timestamp_ms, key, value FROM {topic} WHERE "offset" >= ? '  # noqa: S608
         'ORDER BY "offset" LIMIT ?'
     )
+    rows = connection.execute(statement, (offset, max_records))
+    return records_of(rows, topic, max_bytes)
+
+
+def records_of(
+    rows: Iterable[tuple[int, int, bytes, bytes]], topic: str, max_bytes: int
+) -> list[Record]:
+    """Rows of a topic as records, up to the one with which they have so many bytes."""
     found: list[Record] = []
-    for at, timestamp_ms, key, value in connection.execute(statement, (offset, max_records)):
+    for at, timestamp_ms, key, value in rows:
         found.append(Record(value, key, timestamp_ms, topic, 0, at))
         max_bytes -= len(value or b"")
         if max_bytes <= 0:

@@ -83,7 +83,9 @@ class Answer(NamedTuple):
     @property
     def headers(self) -> dict[str, str]:
         """The headers that HTTP wants for the status."""
-        headers = {hdrs.WWW_AUTHENTICATE: "Bearer"} if self.status == 401 else {}
+        headers: dict[str, str] = {}
+        if self.status == 401:
+            headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
         if self.retry_seconds is not None:
             headers[hdrs.RETRY_AFTER] = str(self.retry_seconds)
         return headers
