@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -60,6 +61,7 @@ from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Stopped
 
 TRIM_SECONDS: Final = 10.0
+_TOKEN: Final = re.compile("[!-~]+")
 OF_SERVERS: Final = frozenset(
     ("redis", "kafka", "fetch", "rights", "topics", "memory", "partitions")
 )
@@ -224,8 +226,14 @@ def _with_key(settings: Settings) -> Settings:
     state = settings.state
     if state.key() or state.allow_empty_key:
         return settings
-    key = {"digest_key_file": digest_key_file(settings.serve.data).absolute()}
-    return settings.model_copy(update={"state": state.model_copy(update=key)})
+    path = digest_key_file(settings.serve.data).absolute()
+    state = state.model_copy(update={"digest_key_file": path})
+    if state.missing_key():
+        raise FolderRefused(
+            f"{path} has no key, so anyone who can read the folder could check whether a guessed "
+            "text is in its state. Restore the file; if the folder has no state yet, delete it"
+        )
+    return settings.model_copy(update={"state": state})
 
 
 async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
@@ -254,6 +262,11 @@ def check_doors(settings: Settings) -> None:
     """Raise ``ValueError`` where others could send events without a token, or for its file."""
     serve = settings.serve
     token = serve.token()
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise ValueError(
+            f"serve.token_file {serve.token_file}: write one token to it, of ASCII characters "
+            "without spaces, such as `openssl rand -hex 32` prints"
+        )
     if not WebOptions(host=serve.host).loopback and not token:
         raise ValueError(
             f"anyone who can reach {serve.host} could send events: set serve.token_file "

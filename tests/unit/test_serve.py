@@ -243,6 +243,30 @@ def test_what_cannot_work_is_refused(
     assert why in " ".join((told.stderr + capfd.readouterr().err).split())
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("digest.key", "", "digest.key has no key"),
+        ("token", "", "write one token to it"),
+        ("token", "two\nlines", "write one token to it"),
+    ],
+)
+def test_an_empty_secret_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, text: str, why: str
+) -> None:
+    """A file that lost what it had protects nothing."""
+    (tmp_path / name).write_text(text)
+    token = {"STREAM_METRICS_SERVE__TOKEN_FILE": str(tmp_path / "token")}
+
+    told = ran(
+        "serve", "--data", str(tmp_path), "--port", "0", "--otlp-port", "0",
+        environment=token if name == "token" else {},
+    )  # fmt: skip
+
+    assert told.returncode == 2
+    assert why in told.stderr + capfd.readouterr().err
+
+
 def test_a_folder_in_use_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With exit code 2, and a message that names the other process."""
     with held(tmp_path):
