@@ -33,6 +33,7 @@ from stream_metrics.live.local.database import (
     FileDamaged,
     FileRefused,
     FileUnavailable,
+    large_wal,
 )
 from stream_metrics.live.local.folder import (
     FolderRefused,
@@ -177,6 +178,8 @@ class ServeProcess(WorkerProcess):
                     await self.trim()
                 except FileUnavailable as error:
                     log.warning("old records cannot be deleted", why=str(error))
+                if why := large_wal(self._database.path):
+                    log.warning("the file grows", why=why)
                 self.operations.cache(len(self.cache), self.cache.results)
                 await self.retry.pause(TRIM_SECONDS)
 

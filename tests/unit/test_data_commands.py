@@ -21,7 +21,7 @@ import pytest
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
-from stream_metrics.live.local.database import Database, ReadOnlyDatabase
+from stream_metrics.live.local.database import LARGE_WAL_BYTES, Database, ReadOnlyDatabase
 from stream_metrics.live.local.folder import building, database_of, held
 from stream_metrics.live.local.log import Entry, Log
 from stream_metrics.live.local.tables import EVENTS
@@ -174,6 +174,16 @@ def test_check_finds_all_that_serve_needs(folder: Path) -> None:
     assert found["backlog"]["message"] == "0 events are not read yet"
     assert found["state"]["message"].startswith("generation 1, in force, 1 partitions")
     assert "error" not in {finding["state"] for finding in found.values()}
+
+
+def test_check_tells_of_a_reader_that_does_not_end(folder: Path) -> None:
+    """By the file that grows beside the other one."""
+    path = database_of(folder)
+    path.with_name(f"{path.name}-wal").touch()
+    os.truncate(f"{path}-wal", LARGE_WAL_BYTES + 1)
+
+    told = output("check", "--data", folder, "--format", "json")
+    assert "another program has been reading the file" in told
 
 
 def test_a_command_on_a_folder_loads_no_client_of_servers(folder: Path) -> None:
