@@ -245,6 +245,18 @@ class Folder:
             "builds the state from it again. To delete that, too, delete the folder"
         )
 
+    # -- forget
+
+    @property
+    def staying(self) -> str:
+        """See ``Place.staying``: what the log has, which has texts."""
+        serve = self.settings.serve
+        return (
+            f"what was received of them stays in the log: events and dead letters for "
+            f"{serve.retention} (serve.retention), spans for {serve.spans_retention} "
+            "(serve.spans_retention)"
+        )
+
     # -- build
 
     async def state_counts(self) -> dict[str, int]:

@@ -217,6 +217,7 @@ def test_a_forgotten_conversation_is_gone_once_its_event_is_read(folder: Path) -
     assert "c-1: in the state, on 1 partition (0)" in told
     assert "nobody: not in the state" in told
     assert "a forget of each is written to 1 partitions of events" in told
+    assert "stays in the log: events and dead letters for 7d (serve.retention), spans" in told
     assert {row["conversation_id"] for row in rows(folder)} == {"c-2"}
     assert [record.key for record in values(folder)[-2:]] == [b"c-1", b"nobody"]
 

@@ -107,7 +107,7 @@ def large_wal(path: Path) -> str:
         if (size := wal_bytes(path)) > LARGE_WAL_BYTES:
             return (
                 f"{path}-wal has {size:,} bytes and grows, because another program has been "
-                "reading the file all the time: end it, and do not read the file itself but a copy"
+                "reading the file all the time: end it"
             )
     return ""
 
