@@ -168,6 +168,17 @@ async def test_one_wrong_clock_does_not_keep_everything(
     assert (await trim(log, KEPT))[0] == Extent(5, 6)
 
 
+async def test_a_clock_that_was_not_set_deletes_nothing(database: Database) -> None:
+    """A machine that starts in 1970 receives events before it learns the time."""
+    log = Log(database)
+    await append(log, EVENTS, 5, NOW_MS)
+    await append(log, EVENTS, 2, HOUR_MS)
+    await read_up_to(database, 7)
+
+    assert (await trim(log, KEPT, HOUR_MS))[0] == Extent(0, 7)
+    assert (await trim(log, KEPT))[0] == Extent(0, 7)
+
+
 async def test_old_letters_are_deleted(database: Database) -> None:
     """A letter holds its record, so it is kept as long as an event."""
     now_ms = NOW_MS - 30 * HOUR_MS

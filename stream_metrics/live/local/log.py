@@ -352,7 +352,8 @@ def _delete_aged(
     connection: sqlite3.Connection, topic: str, retention: Retention, now_ms: int
 ) -> bool:
     """Delete the records before the first one that is young, and was written by a clock that can
-    have been right: one far ahead must not keep all that come after it."""
+    have been right: one far ahead must not keep all that come after it. If most are far ahead, the
+    clock of now cannot be right."""
     extent = _extent(connection, topic)
     statement = (
         f'SELECT "offset", timestamp_ms FROM {topic} WHERE "offset" < ? '  # noqa: S608
@@ -361,11 +362,23 @@ def _delete_aged(
     end = _unneeded(connection, topic, extent, retention, now_ms)
     age_ms = retention.ages_ms[topic]
     before = extent.first
-    for offset, timestamp_ms in connection.execute(statement, (end, TRIMMED_AT_ONCE)):
+    rows = connection.execute(statement, (end, TRIMMED_AT_ONCE)).fetchall()
+    latest_ms = now_ms + age_ms
+    if any(ms > latest_ms for _, ms in rows) and _mostly_after(connection, topic, latest_ms):
+        return False
+    for offset, timestamp_ms in rows:
         if abs(now_ms - timestamp_ms) <= age_ms:
             break
         before = offset + 1
     return _delete(connection, topic, extent.first, before, "aged")
+
+
+def _mostly_after(connection: sqlite3.Connection, topic: str, time_ms: int) -> bool:
+    """Whether more than half of the records are from after a time."""
+    statement = f"SELECT count(*) FROM {topic} WHERE timestamp_ms > ?"  # noqa: S608
+    [after] = connection.execute(statement, (time_ms,)).fetchone()
+    extent = _extent(connection, topic)
+    return bool(2 * after > extent.end - extent.first)
 
 
 def _delete_oldest(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
