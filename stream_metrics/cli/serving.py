@@ -121,7 +121,7 @@ class ServeProcess(WorkerProcess):
         return ConversationPages(
             lambda: None if self._shown is None else records,
             lambda: self.settings.engine_config() if self._shown is None else self._shown.config,
-            Site("All figures", self.settings.serve.show_texts, link),
+            Site("All figures", shows_texts(self.settings), link),
         )
 
     async def run(self) -> None:
@@ -261,6 +261,12 @@ async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> No
         await database.close()
 
 
+def shows_texts(settings: Settings) -> bool:
+    """Whether texts are shown: not where anyone who can reach the page could read them."""
+    options = web_options(settings)
+    return settings.serve.show_texts and (options.loopback or bool(options.users))
+
+
 def check_doors(settings: Settings) -> None:
     """Raise ``ValueError`` where others could send events without a token, or for its file."""
     serve = settings.serve
@@ -300,6 +306,8 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
     options = web_options(settings)
     for warning in options.warnings():
         log.warning("web", problem=warning)
+    if settings.serve.show_texts and not shows_texts(settings):
+        log.warning("web", problem="without users, texts of conversations are left out")
     app = make_app(process.pages)
     process.page.add_to(app)
     process.traces.page.add_to(app)

@@ -16,8 +16,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from pydantic import SecretStr
 
-from stream_metrics.cli.serving import ServeProcess, listening
+from stream_metrics.cli.serving import ServeProcess, listening, shows_texts
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -25,6 +26,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.auth import hash_password
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import database_of, held, prepare_database
 from stream_metrics.live.local.log import Log
@@ -265,6 +267,21 @@ def test_an_empty_secret_is_refused(
 
     assert told.returncode == 2
     assert why in told.stderr + capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "users", "shown"),
+    [("127.0.0.1", {}, True), ("0.0.0.0", {}, False), ("0.0.0.0", {"ann": "secret"}, True)],
+)
+def test_texts_are_shown_to_nobody_unknown(
+    tmp_path: Path, host: str, users: dict[str, str], shown: bool
+) -> None:
+    """Where others can reach the page, only users read what agents found."""
+    chosen = settings(tmp_path)
+    given = {name: SecretStr(hash_password(password, 4)) for name, password in users.items()}
+    web = chosen.web.model_copy(update={"host": host, "users": given})
+
+    assert shows_texts(chosen.model_copy(update={"web": web})) is shown
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
