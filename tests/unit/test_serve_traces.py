@@ -26,7 +26,7 @@ from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.live.health import Health
 from stream_metrics.live.local import scores as module
 from stream_metrics.live.local.connections import LimitedServer
-from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.database import Database, Job, T
 from stream_metrics.live.local.log import Log, Retention
 from stream_metrics.live.local.otlp import OtlpReceiver
 from stream_metrics.live.local.receiver import Doors, Receiver
@@ -57,12 +57,24 @@ SEARCHED: Final = [
 ]
 
 
+class CountedDatabase(Database):
+    """Counts what it is asked to write."""
+
+    asked = 0
+
+    async def write(self, job: Job[T]) -> T:
+        """See ``Database.write``."""
+        self.asked += 1
+        return await super().write(job)
+
+
 @dataclass
 class Place:
     """A process without its engine: what it receives, and what becomes of it."""
 
     url: str
     session: aiohttp.ClientSession
+    database: CountedDatabase
     log: Log
     traces: Traces
     registry: CollectorRegistry
@@ -107,7 +119,8 @@ class Place:
 @asynccontextmanager
 async def receiving(folder: Path) -> AsyncIterator[Place]:
     """Such a process over the file in a folder."""
-    database, registry, health = Database(folder / "a.db"), CollectorRegistry(), Health(reasons={})
+    database, registry = CountedDatabase(folder / "a.db"), CollectorRegistry()
+    health = Health(reasons={})
     times = [NOW_MS, 0.0]
     clock = Clock(lambda: int(times[0]), lambda: times[1])
     log, counts = Log(database), ReceiverMetrics(registry, TOPICS)
@@ -124,7 +137,7 @@ async def receiving(folder: Path) -> AsyncIterator[Place]:
     try:
         async with aiohttp.ClientSession() as session:
             url = f"http://127.0.0.1:{port}"
-            yield Place(url, session, log, traces, registry, health, times)
+            yield Place(url, session, database, log, traces, registry, health, times)
     finally:
         await server.stop()
         await database.close()
@@ -371,6 +384,21 @@ async def test_scores_that_wait_long_keep_no_other_from_its_trace(
 
         assert labels(await place.events()) == LABELS[:1]
         assert await place.log.waiting_scores() == 5
+
+
+async def test_scores_that_are_given_up_together_hold_nobody_up(tmp_path: Path) -> None:
+    """However many traces they are of, they are one transaction."""
+    async with receiving(tmp_path) as place:
+        for trace in range(2, 22):
+            assert await place.post(scores((2, 0, "relevant"), trace=trace), "logs") == 200
+        await place.traces.turn()
+        place.times[0] += SETTINGS.bridge.trace_max_ms
+        before = place.database.asked
+
+        await place.traces.turn()
+
+        assert await place.log.waiting_scores() == 0
+        assert place.database.asked - before < 5
 
 
 async def test_a_score_is_about_the_trace_as_it_was_told(tmp_path: Path) -> None:

@@ -31,9 +31,8 @@ from stream_metrics.live.local.tables import EVENTS, SPANS
 from stream_metrics.live.worker.retry import Retry, Stopped
 from stream_metrics.live.worker.telemetry import BugCounts
 
-LOOKED_AT: Final = 10_000  # scores in a round
-LOOK_MS: Final = 500  # how often
-JOINED: Final = 1_000
+LOOKED_AT: Final = 1_000  # scores in a round, whose labels are one transaction
+LOOK_MS: Final = 500  # how often, while all have to wait
 LARGE_BYTES: Final = 1 << 18  # of spans that are interpreted beside the event loop
 
 T = TypeVar("T")
@@ -90,7 +89,7 @@ class Scores:
             rows = connection.execute(statement, (self._looked_at, LOOKED_AT)).fetchall()
             if not rows and self._looked_at:
                 rows = connection.execute(statement, (0, LOOKED_AT)).fetchall()
-            self._looked_at = rows[-1][0] if rows else 0
+            self._looked_at = rows[-1][0] if len(rows) == LOOKED_AT else 0
             found: dict[str, _Trace] = {}
             for id_, arrived_ms, trace in rows:
                 if trace not in found:
@@ -178,37 +177,44 @@ class Labeller:
         now_ms = self._clock()
         if not self._scores.may_wait or abs(now_ms - self._looked_ms) < LOOK_MS:
             return
-        self._looked_ms = now_ms
         waiting = await self._retry(self._scores.waiting)
-        for trace, found in waiting.items():
-            if self._is_due(trace, found):
-                for first in range(0, len(found.ids), JOINED):
-                    await self._join(trace, found.ids[first : first + JOINED])
+        due = [(trace, found.ids) for trace, found in waiting.items() if self._is_due(trace, found)]
+        self._looked_ms = 0 if due else now_ms
+        entries, told = list[Entry](), list[Interpretation]()
+        for trace, ids in due:
+            labels, interpretation = await self._join(trace, ids)
+            entries += labels
+            told.append(interpretation)
+        if not due:
+            return
+        finished = [id_ for _, ids in due for id_ in ids]
+        await self._retry(lambda: self._scores.finish(finished, entries))
+        if entries:
+            self._log.appended(EVENTS)
+        unused = sum(sum(one.by_agent.values()) for one in told)
+        self._counts.labelled(len(finished) - unused)
+        for one in told:
+            self._counts.refused(one)
 
     def _is_due(self, trace: str, found: _Trace) -> bool:
         if found.end:
             return self._is_closed(trace, found.end)
         return abs(self._clock() - found.arrived_ms) >= self._bounds.trace_max_ms
 
-    async def _join(self, trace: str, ids: Sequence[int]) -> None:
+    async def _join(self, trace: str, ids: Sequence[int]) -> tuple[list[Entry], Interpretation]:
+        """The labels, and an interpretation whose refusals are the unused scores."""
         records = await self._retry(lambda: self._scores.read(ids))
         try:
             closed = await self._closed(trace)
             spans = closed.encoded_spans if closed else ()
-            made = await _beside_if_large(
+            return await _beside_if_large(
                 lambda: self._labels(trace, records, closed), sum(map(len, spans))
             )
         except (Stopped, FileDamaged):
             raise
         except Exception as error:
             self._counts.bug(Bug.of(error))
-            made = [], _all_refused(trace, records)
-        entries, told = made
-        await self._retry(lambda: self._scores.finish(ids, entries))
-        if entries:
-            self._log.appended(EVENTS)
-        self._counts.labelled(len(records) - sum(told.by_agent.values()))
-        self._counts.refused(told)
+            return [], _all_refused(trace, records)
 
     async def _closed(self, trace: str) -> ClosedTrace | None:
         """The trace as it was told: without spans that came later. None if it has none."""
@@ -224,7 +230,6 @@ class Labeller:
     def _labels(
         self, trace: str, records: Sequence[LogRecord], closed: ClosedTrace | None
     ) -> tuple[list[Entry], Interpretation]:
-        """The labels, and an interpretation whose refusals are the unused scores."""
         evaluations = [
             evaluation_of_record(
                 one.attributes,
