@@ -46,7 +46,7 @@ NOW_MS: Final = 1_796_000_000_000  # after the captures
 SETTINGS: Final = Settings.model_validate(
     {
         "bridge": {"settle": "2s", "trace_max": "10s"},
-        "labels": {"grades": {"relevant": 3}, "position": ["position"]},
+        "labels": {"grades": {"relevant": 3}, "position": ["position"], "document": ["document"]},
     }
 )
 NAMES: Final = sorted(path.name.removesuffix(".jsonl.gz") for path in CAPTURES.glob("*.gz"))
@@ -351,6 +351,24 @@ async def test_scores_that_are_no_labels_are_named(tmp_path: Path) -> None:
     reasons = {one.partition('reason="')[2].rstrip('"}') for one in counted}
     assert reasons == {"label_no_grade", "label_no_document", "label_no_span"}
     assert all(reason in page for reason in reasons)
+
+
+async def test_a_text_that_a_score_names_is_not_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither in the log nor on the page: a score may name a document by what it says."""
+    sent = LogsData.FromString(scores((2, 0, "relevant")))
+    [record] = sent.resource_logs[0].scope_logs[0].log_records
+    record.attributes[-1].key = "document"
+    record.attributes[-1].value.string_value = "a secret of the company"
+    async with receiving(tmp_path) as place:
+        assert await place.post(as_protobuf(SEARCHED)) == 200
+        assert await place.post(sent.SerializeToString(), "logs") == 200
+        await place.close_all()
+        told = place.traces.page.render(reasons=True) + "".join(capfd.readouterr())
+
+    assert "the span did not return a text of 23 characters" in told
+    assert "secret" not in told
 
 
 async def test_a_score_without_its_trace_is_given_up(tmp_path: Path) -> None:
