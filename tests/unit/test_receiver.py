@@ -25,7 +25,13 @@ from stream_metrics.live.health import Health
 from stream_metrics.live.local.connections import LimitedServer
 from stream_metrics.live.local.database import Database, Job, T
 from stream_metrics.live.local.log import Log
-from stream_metrics.live.local.receiver import Doors, Receiver, inflate
+from stream_metrics.live.local.receiver import (
+    INFLATED_STEP,
+    Doors,
+    Receiver,
+    Refused,
+    inflate,
+)
 from stream_metrics.live.local.tables import EVENTS
 from tests.full_disk import files_up_to
 from tests.unit.test_bad_input import OK, TABLE, Row
@@ -278,6 +284,20 @@ def test_no_more_is_inflated_than_is_let_in() -> None:
     assert inflate(bomb, 1_000) is None
     assert inflate(gzip.compress(bytes(600)) * 2, 1_000) is None
     assert inflate(gzip.compress(bytes(500)) * 2, 1_000) == bytes(1_000)
+
+
+def test_members_of_gzip_are_joined_wherever_a_step_ends() -> None:
+    """Also empty ones, of which a body can have hundreds of thousands: each step is read once."""
+    parts = [bytes(range(256)) * number for number in (0, 1, 40, 0, 900)]
+    packed = b"".join(gzip.compress(part, 0) for part in parts)
+    for step in range(len(packed) - 3 * INFLATED_STEP, len(packed), 509):
+        assert inflate(gzip.compress(bytes(step), 0) + packed, 1 << 30) == bytes(step) + b"".join(
+            parts
+        )
+
+    assert inflate(gzip.compress(b"") * 20_000 + packed, 1 << 30) == b"".join(parts)
+    with pytest.raises(Refused, match="no complete gzip data"):
+        inflate(packed[:-1], 1 << 30)
 
 
 async def test_a_token_is_asked_for(tmp_path: Path) -> None:

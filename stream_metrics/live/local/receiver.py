@@ -37,6 +37,7 @@ from stream_metrics.live.worker.retry import Reasons
 
 EVENTS_PATH: Final = "/v1/events"
 DECODED_AT_ONCE: Final = 100  # events, so that others do not wait long for the event loop
+INFLATED_STEP: Final = 4 << 10  # bytes of a body: what follows a short member is copied
 TROUBLED_SECONDS: Final = 15.0  # how long a refused request is a reason on ``/readyz``
 _JSON: Final = "application/json; charset=utf-8"
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -293,21 +294,24 @@ def inflate(body: bytes, most: int) -> bytes | None:
 
     Raises ``Refused`` if it is not that. No more than ``most`` bytes and one are ever made.
     """
-    parts, left = [], most + 1
+    parts, left, at = list[bytes](), most + 1, 0
+    packed, member = memoryview(body), None
     try:
-        while body and left:
-            inflating = zlib.decompressobj(_GZIP)
-            part = inflating.decompress(body, left)
-            parts.append(part)
-            left -= len(part)
-            if not inflating.eof:
-                if left:
-                    raise Refused(400, "the body is no complete gzip data")
+        while at < len(packed):
+            step = packed[at : at + INFLATED_STEP]
+            member = member or zlib.decompressobj(_GZIP)
+            parts.append(member.decompress(step, left))
+            left -= len(parts[-1])
+            if not left:
                 return None
-            body = inflating.unused_data
+            at += len(step) - len(member.unused_data)
+            if member.eof:
+                member = None
     except zlib.error:
         raise Refused(400, "the body is no gzip data, as `Content-Encoding` says") from None
-    return b"".join(parts) if left else None
+    if member is not None:
+        raise Refused(400, "the body is no complete gzip data")
+    return b"".join(parts)
 
 
 def _response(_: web.Request, answer: Answer) -> web.Response:
