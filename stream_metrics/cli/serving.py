@@ -9,6 +9,7 @@ import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,7 @@ from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.live.layout import Generation, Identity, Layout, UnreadableLayout
 from stream_metrics.live.links import CONVERSATION, fill_template
-from stream_metrics.live.local.connections import LimitedServer
+from stream_metrics.live.local.connections import MAX_CONNECTIONS, LimitedServer
 from stream_metrics.live.local.conversations import LocalConversationRecords
 from stream_metrics.live.local.database import (
     Database,
@@ -55,7 +56,7 @@ from stream_metrics.live.page.conversations import ConversationPages
 from stream_metrics.live.page.rules import RULES
 from stream_metrics.live.ports import StateStore, Superseded
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
-from stream_metrics.live.web import WebOptions, make_app, serve
+from stream_metrics.live.web import WebOptions, guard, make_app
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.ownership.identity import OtherIdentity
@@ -315,24 +316,31 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
     doors = web.Application()
     process.receiver.add_to(doors)
     process.otlp.add_to(doors)
+    tls = guard(options, app)
+    pages, server = LimitedServer(app, most := most_connections()), LimitedServer(doors, most)
     try:
-        pages = await serve(options, app)
+        page_port = await pages.start(options.host, options.port, tls)
     except OSError as error:
         raise _taken("web.host", options.host, "--port", options.port, error) from error
     try:
-        server = LimitedServer(doors)
         host, port = settings.serve.host, settings.serve.otlp_port
         try:
             port = await server.start(host, port)
         except OSError as error:
             raise _taken("serve.host", host, "--otlp-port", port, error) from error
-        page = WebOptions(host=options.host, port=pages.addresses[0][1])
+        page = replace(options, port=page_port)
         try:
             yield page.url, WebOptions(host=host, port=port).url.rstrip("/")
         finally:
             await server.stop()
     finally:
-        await pages.cleanup()
+        await pages.stop()
+
+
+def most_connections() -> int:
+    """How many each address may have, so that the file can still be opened."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft < 0 else min(MAX_CONNECTIONS, soft // 4)
 
 
 def _taken(setting: str, host: str, flag: str, port: int, error: OSError) -> ValueError:

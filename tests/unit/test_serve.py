@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import resource
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -133,6 +134,24 @@ async def test_page_and_metrics_are_a_workers(tmp_path: Path) -> None:
     rules = {rule["name"] for rule in json.loads(found["api/state"][1])["rules"]}
     assert {"dead_letters", "traces_refused"} <= rules
     assert not rules & {"kafka", "redis", "memory"}
+
+
+async def test_silent_connections_to_the_page_keep_no_sender_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the two addresses has a share of the files that may be open."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (12, 12))
+    async with working(tmp_path) as (_, page, receiver):
+        port = int(page.rstrip("/").rpartition(":")[2])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(9)]
+
+        assert await post(receiver, events(1)[0]) == 1
+        async with aiohttp.ClientSession() as session, session.get(f"{page}healthz") as got:
+            assert got.status == 200
+
+        assert await held[0][0].read() == b""
+        for _, writer in held:
+            writer.close()
 
 
 async def test_old_events_are_deleted_and_the_figures_stay(tmp_path: Path) -> None:
