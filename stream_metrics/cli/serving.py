@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -25,13 +27,14 @@ from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.live.layout import Generation, Identity, Layout, UnreadableLayout
 from stream_metrics.live.links import CONVERSATION, fill_template
-from stream_metrics.live.local.connections import LimitedServer
+from stream_metrics.live.local.connections import MAX_CONNECTIONS, LimitedServer
 from stream_metrics.live.local.conversations import LocalConversationRecords
 from stream_metrics.live.local.database import (
     Database,
     FileDamaged,
     FileRefused,
     FileUnavailable,
+    large_wal,
 )
 from stream_metrics.live.local.folder import (
     FolderRefused,
@@ -53,13 +56,14 @@ from stream_metrics.live.page.conversations import ConversationPages
 from stream_metrics.live.page.one_process import document
 from stream_metrics.live.ports import StateStore, Superseded
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
-from stream_metrics.live.web import WebOptions, make_app, serve
+from stream_metrics.live.web import WebOptions, guard, make_app
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Stopped
 
 TRIM_SECONDS: Final = 10.0
+_TOKEN: Final = re.compile("[!-~]+")
 REFUSALS: Final = (
     FolderRefused,
     FileRefused,
@@ -115,7 +119,7 @@ class ServeProcess(WorkerProcess):
         return ConversationPages(
             lambda: None if self._shown is None else records,
             lambda: self.settings.engine_config() if self._shown is None else self._shown.config,
-            Site("All figures", self.settings.serve.show_texts, link),
+            Site("All figures", shows_texts(self.settings), link),
         )
 
     def about_process(self) -> Mapping[str, Any] | None:
@@ -188,6 +192,8 @@ class ServeProcess(WorkerProcess):
                     await self.trim()
                 except FileUnavailable as error:
                     log.warning("old records cannot be deleted", why=str(error))
+                if why := large_wal(self._database.path):
+                    log.warning("the file grows", why=why)
                 self.operations.cache(len(self.cache), self.cache.results)
                 await self.retry.pause(TRIM_SECONDS)
 
@@ -239,8 +245,14 @@ def _with_key(settings: Settings) -> Settings:
     state = settings.state
     if state.key() or state.allow_empty_key:
         return settings
-    key = {"digest_key_file": digest_key_file(settings.serve.data).absolute()}
-    return settings.model_copy(update={"state": state.model_copy(update=key)})
+    path = digest_key_file(settings.serve.data).absolute()
+    state = state.model_copy(update={"digest_key_file": path})
+    if state.missing_key():
+        raise FolderRefused(
+            f"{path} has no key, so anyone who can read the folder could check whether a guessed "
+            "text is in its state. Restore the file; if the folder has no state yet, delete it"
+        )
+    return settings.model_copy(update={"state": state})
 
 
 async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
@@ -265,10 +277,21 @@ async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> No
         await database.close()
 
 
+def shows_texts(settings: Settings) -> bool:
+    """Whether texts are shown: not where anyone who can reach the page could read them."""
+    options = web_options(settings)
+    return settings.serve.show_texts and (options.loopback or bool(options.users))
+
+
 def check_doors(settings: Settings) -> None:
     """Raise ``ValueError`` where others could send events without a token, or for its file."""
     serve = settings.serve
     token = serve.token()
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise ValueError(
+            f"serve.token_file {serve.token_file}: write one token to it, of ASCII characters "
+            "without spaces, such as `openssl rand -hex 32` prints"
+        )
     if not WebOptions(host=serve.host).loopback and not token:
         raise ValueError(
             f"anyone who can reach {serve.host} could send events: set serve.token_file "
@@ -283,6 +306,8 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
     options = web_options(settings)
     for warning in options.warnings():
         log.warning("web", problem=warning)
+    if settings.serve.show_texts and not shows_texts(settings):
+        log.warning("web", problem="without users, texts of conversations are left out")
     app = make_app(process.pages)
     process.page.add_to(app)
     process.traces.page.add_to(app)
@@ -290,25 +315,32 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
     doors = web.Application()
     process.receiver.add_to(doors)
     process.otlp.add_to(doors)
+    tls = guard(options, app)
+    pages, server = LimitedServer(app, most := most_connections()), LimitedServer(doors, most)
     try:
-        pages = await serve(options, app)
+        page_port = await pages.start(options.host, options.port, tls)
     except OSError as error:
         raise _taken("web.host", options.host, "--port", options.port, error) from error
     try:
-        server = LimitedServer(doors)
         host, port = settings.serve.host, settings.serve.otlp_port
         try:
             port = await server.start(host, port)
         except OSError as error:
             raise _taken("serve.host", host, "--otlp-port", port, error) from error
-        page = WebOptions(host=options.host, port=pages.addresses[0][1])
+        page = replace(options, port=page_port)
         process.address = WebOptions(host=host, port=port).url.rstrip("/")
         try:
             yield page.url, process.address
         finally:
             await server.stop()
     finally:
-        await pages.cleanup()
+        await pages.stop()
+
+
+def most_connections() -> int:
+    """How many each address may have, so that the file can still be opened."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft < 0 else min(MAX_CONNECTIONS, soft // 4)
 
 
 def _taken(setting: str, host: str, flag: str, port: int, error: OSError) -> ValueError:

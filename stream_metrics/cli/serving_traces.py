@@ -60,7 +60,8 @@ class Traces:
         self._metrics = LoggedBridgeMetrics(registry, self.page, [SPANS], agents)
         reasons = ComponentReasons(BRIDGE_PART.removesuffix("_"), health)
         self._retry = retry or RetryPolicy(reasons, lambda: None)
-        self._assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
+        bounds = settings.bridge.bounds(settings.otlp)
+        self._assemblies = Assemblies(bounds)
         mapping, options = settings.otlp.mapping(), settings.otlp.options(settings.labels.grading)
         limits = settings.engine_config().limits
         self._inputs = TraceInputs(
@@ -91,7 +92,7 @@ class Traces:
             options,
             limits,
             self._is_closed,
-            settings.bridge.trace_max_ms,
+            bounds,
             self._retry,
             _Counts(self._metrics, counts),
             clock.now_ms,

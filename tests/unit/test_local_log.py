@@ -35,11 +35,11 @@ async def append(log: Log, topic: str, count: int, timestamp_ms: int, size: int 
     await log.append(topic, [Entry(b"k", bytes(size))] * count, timestamp_ms)
 
 
-async def read_up_to(database: Database, offset: int, generation: str = "") -> None:
-    """Let the state of a generation have read the events up to an offset."""
+async def read_up_to(database: Database, offset: int, state: int = 0) -> None:
+    """Let a state, of which there may be several, have read the events up to an offset."""
     store = LocalStore(database)
-    await store.claim(0, b"owner", {EVENTS: Position(0)})
-    await store.write(BatchWrite(0, b"owner", b"b", {EVENTS: 0}, {EVENTS: Position(offset)}))
+    await store.claim(state, b"owner", {EVENTS: Position(0)})
+    await store.write(BatchWrite(state, b"owner", b"b", {EVENTS: 0}, {EVENTS: Position(offset)}))
 
 
 async def trim(log: Log, retention: Retention, now_ms: int = NOW_MS) -> list[Extent]:
@@ -91,6 +91,19 @@ async def test_no_more_is_accepted_than_can_be_read(database: Database) -> None:
     await log.append(EVENTS, [Entry(b"k", b"v")] * 10, NOW_MS, max_backlog=10)
 
     assert (await log.extents([EVENTS]))[EVENTS] == Extent(0, 22)
+
+
+async def test_state_that_is_built_beside_keeps_no_event_out(database: Database) -> None:
+    """It begins far behind; what it has still to read is only not deleted."""
+    log = Log(database)
+    await append(log, EVENTS, 12, NOW_MS - 25 * HOUR_MS)
+    await read_up_to(database, 12)
+    await read_up_to(database, 3, state=1)
+
+    await log.append(EVENTS, [Entry(b"k", b"v")] * 10, NOW_MS, max_backlog=10)
+
+    assert await log.backlog(EVENTS) == 10
+    assert (await trim(log, KEPT))[0] == Extent(3, 22)
 
 
 async def test_old_records_that_were_read_are_deleted(database: Database) -> None:
@@ -153,6 +166,17 @@ async def test_one_wrong_clock_does_not_keep_everything(
     await read_up_to(database, 6)
 
     assert (await trim(log, KEPT))[0] == Extent(5, 6)
+
+
+async def test_a_clock_that_was_not_set_deletes_nothing(database: Database) -> None:
+    """A machine that starts in 1970 receives events before it learns the time."""
+    log = Log(database)
+    await append(log, EVENTS, 5, NOW_MS)
+    await append(log, EVENTS, 2, HOUR_MS)
+    await read_up_to(database, 7)
+
+    assert (await trim(log, KEPT, HOUR_MS))[0] == Extent(0, 7)
+    assert (await trim(log, KEPT))[0] == Extent(0, 7)
 
 
 async def test_old_letters_are_deleted(database: Database) -> None:

@@ -42,18 +42,22 @@ def events_of(body: bytes) -> Iterator[Placed]:
     [Placed(place=1, value=b'{"a": 1}'), Placed(place=2, value=b'2')]
     >>> [*events_of(b'{"a": 1}\n\n{"b": 2}\n')]
     [Placed(place=1, value=b'{"a": 1}'), Placed(place=3, value=b'{"b": 2}')]
+    >>> [*events_of(b'\n{"a": 1}\n{"b": 2}')]
+    [Placed(place=2, value=b'{"a": 1}'), Placed(place=3, value=b'{"b": 2}')]
     >>> [*events_of(b'{"a": \n{"b": 2}')]
     [Placed(place=1, value=b'{"a":'), Placed(place=2, value=b'{"b": 2}')]
     >>> [*events_of(b'{\n"a": 1}')]
     [Placed(place=1, value=b'{\n"a": 1}')]
     """
-    body = body.removeprefix(BOM).strip(_WHITE)
+    whole = body.removeprefix(BOM).rstrip(_WHITE)
+    body = whole.lstrip(_WHITE)
     if not body:
         return
     if (array := _array_of(body)) is not None:
         yield from (Placed(place, bytes(value)) for place, value in enumerate(array, 1))
     elif not _is_one(body) and _are_lines(body):
-        yield from _lines(body)
+        above = whole.count(b"\n", 0, len(whole) - len(body))
+        yield from (Placed(above + place, value) for place, value in _lines(body))
     else:
         yield Placed(1, body)
 
