@@ -449,7 +449,7 @@ def test_without_evidence_nothing_is_said_of_agents() -> None:
     """It is gathered once all partitions have been read."""
     now = replace(course([srr(1, 10)] * 50, [srr(9, 10)] * 60), evidence=None)
 
-    why = "the evidence is not known now; the worker's log says why"
+    why = "the evidence is not known now; the log says why"
     assert agent_rules.srr_spike(now) == Finding(UNKNOWN, why)
 
 

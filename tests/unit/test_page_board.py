@@ -299,7 +299,7 @@ async def test_evidence_that_is_not_of_now_is_not_shown() -> None:
         (rule,) = [rule for rule in shown["rules"] if rule["name"] == "srr_spike"]
         return {found["why"] for found in rule["findings"]}
 
-    assert whys(after) == {"the evidence is not known now; the worker's log says why"}
+    assert whys(after) == {"the evidence is not known now; the log says why"}
     assert not whys(before) & whys(after)
 
 

@@ -132,7 +132,7 @@ class EvidenceRule:
             if without is not None:
                 return without
         if course.evidence is None:
-            return Finding(UNKNOWN, "the evidence is not known now; the worker's log says why")
+            return Finding(UNKNOWN, "the evidence is not known now; the log says why")
         judged = _Judged(self._measure, course, stands or _nothing(self._figure))
         share = ratio_of(label_parts(course.day))
         level = _level(self._figure, judged.stands.own) if self.counts(course) else None
