@@ -103,7 +103,7 @@ LONGEST = tuple(
     SERVICE_FOLDER / f"test_{name}.py"
     for name in (
         "dist", "image", "canaries", "campaign", "spike", "upgrade", "log_flood", "bridge",
-        "kafka_security", "page", "record", "watchdog", "live", "alert_rules", "evidence_rules",
+        "kafka_security", "page", "record", "watchdog", "live", "alert_rules",
         "shown", "gaps", "redis_security", "output", "build", "repartition", "stack",
     )
 )  # fmt: skip

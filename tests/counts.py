@@ -26,21 +26,21 @@ HOUR_SECONDS: Final = 3_600
 LATEST_SECONDS: Final = 5_400  # the last labels come at most this long after the first event
 
 RECORDED: Final[Mapping[str, float]] = {
-    "Python calls, with the kernel": 87.06,
-    "C calls, with the kernel": 127.62,
-    "Python calls, in Python": 361.65,
-    "C calls, in Python": 716.02,
-    "Redis commands, going on": 0.7885,
+    "Python calls, with the kernel": 108.16,
+    "C calls, with the kernel": 146.04,
+    "Python calls, in Python": 382.37,
+    "C calls, in Python": 734.36,
+    "Redis commands, going on": 0.739,
     "round trips, going on": 0.006,
-    "bytes to Redis, going on": 1_228.424,
-    "bytes from Redis, going on": 0.804,
-    "Redis commands, taking over": 0.772,
+    "bytes to Redis, going on": 1_228.788,
+    "bytes from Redis, going on": 0.784,
+    "Redis commands, taking over": 0.787,
     "round trips, taking over": 0.009,
-    "bytes to Redis, taking over": 1_258.263,
-    "bytes from Redis, taking over": 53.765,
-    "state bytes a result": 106.685,
+    "bytes to Redis, taking over": 1_284.364,
+    "bytes from Redis, taking over": 55.142,
+    "state bytes a result": 108.433,
     "state bytes a further value": 17.125,
-    "state bytes a label": 12.468,
+    "state bytes a label": 12.482,
 }
 """Of a record, in batches that begin with 320 and grow to 500, but for state bytes.
 

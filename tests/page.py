@@ -11,6 +11,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, thresholds
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Windows
@@ -22,6 +23,7 @@ from stream_metrics.live.page.board import Board, Inputs
 from stream_metrics.live.page.conversation_html import Site
 from stream_metrics.live.page.conversation_server import ConversationServer
 from stream_metrics.live.page.conversations import ConversationPages
+from stream_metrics.live.page.evidence import Evidence, OthersMinutes
 from stream_metrics.live.page.group import (
     BYTES_PER_SECOND,
     MAX_BYTES,
@@ -67,6 +69,7 @@ class Showcase:
     grouped: bool = False
     seconds: float = 0.0
     behind_ms: int | None = 0
+    loops: bool = True
     held_bytes: int = MAX_BYTES
     bytes_a_second: int = BYTES_PER_SECOND
     board: Board = field(init=False)
@@ -92,6 +95,16 @@ class Showcase:
         return showcase
 
     def __post_init__(self) -> None:
+        others = OthersMinutes(self.source, self.owned, lambda: self.now_us // 1000)
+        evidence = Evidence(
+            lambda: {self.partition.number: self.partition.minutes} if self.total else {},
+            self.owned,
+            lambda: self.now_us // 1000,
+            thresholds(FALSE_ALARMS),
+            others=others if self.grouped else None,
+            loops=lambda: self.loops,
+            clock=lambda: self.seconds,
+        )
         inputs = Inputs(
             self.registry,
             self.health,
@@ -101,6 +114,8 @@ class Showcase:
             runbook_url=self.runbook_url,
             group=self.group() if self.grouped else None,
             runaways=lambda: self.worst.runaways(),
+            loops=lambda: self.loops,
+            evidence=evidence,
         )
         self.board = Board(inputs, interval_seconds=self.interval_seconds)
         self.collector = WindowCollector(self.windows, lambda: self.now_us)

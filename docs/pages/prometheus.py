@@ -7,6 +7,9 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from docs.pages import page
+from stream_metrics.core.alerts.figures import FIGURES
+from stream_metrics.core.alerts.shifts import Evidence
+from stream_metrics.core.alerts.standing import Gathered, Stands
 from stream_metrics.core.engine.cells import CODES, Series
 from stream_metrics.core.engine.series import PREFIX
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -136,6 +139,7 @@ def _operations_section() -> str:
     operations = Operations(registry, ["topic"], pools={"support": "handbook"})
     operations.lag("topic", 0, 0, 0.0)
     operations.agents_known(["support"])
+    operations.evidence.gathered = _gathered("support")
     lines = [
         "## Operational metrics",
         "",
@@ -148,6 +152,13 @@ def _operations_section() -> str:
         "",
     ]
     return "\n".join([*lines, *_table(registry), ""])
+
+
+def _gathered(agent: str) -> Gathered:
+    """Some evidence about an agent."""
+    figure, none = FIGURES[0], Evidence(0.0, 0)
+    stands = Stands(figure, 1.0, (none, none), None, 0.0, None, 0, ())
+    return Gathered(0, {agent: {figure.name: stands}})
 
 
 def _receiver_section() -> str:

@@ -8,7 +8,7 @@ import os
 import sys
 import termios
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +22,8 @@ from rich.live import Live
 
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.demo_view import LEGEND, DayView
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, thresholds
+from stream_metrics.core.alerts.standing import Gathered, Standing
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Windows
@@ -48,6 +50,7 @@ from stream_metrics.live.worker.options import PartitionOptions
 from stream_metrics.live.worker.partition import StatePartition
 
 TICK_SECONDS = 0.1
+MINUTE_US = 60_000_000
 PAGE_SECONDS = 1.0
 PLAIN_EVERY_SECONDS = 5.0
 INCIDENT_US, LOOP_US = (
@@ -85,6 +88,8 @@ class RecordedDay:
         self.recorded = MemoryConversationRecords(EngineConfig().limits)
         self._operations = operations
         self._partitions: dict[int, StatePartition] = {}
+        self._standing = Standing(thresholds(FALSE_ALARMS))
+        self.gathered: Gathered | None = None
 
     async def open(self) -> None:
         """Claim the partitions of an empty memory store."""
@@ -120,6 +125,10 @@ class RecordedDay:
             batches.setdefault(record.partition, []).append(record)
         for number, records in batches.items():
             await self._partitions[number].process(records, _without_retries)
+        minute = now_us // MINUTE_US - 1
+        if self.gathered is None or self.gathered.minute < minute:
+            hours = {number: one.minutes.hours() for number, one in self._partitions.items()}
+            self.gathered = Gathered(minute, self._standing.update(hours, minute))
 
     @property
     def windows(self) -> list[Windows]:
@@ -130,6 +139,27 @@ class RecordedDay:
     def owned(self) -> OwnedPartitions:
         """All partitions."""
         return OwnedPartitions(sorted(self._partitions), len(self._partitions))
+
+
+class _Told:
+    """The evidence of the day that is played."""
+
+    problem = ""
+
+    def __init__(self, playing: Sequence[RecordedDay]) -> None:
+        self._playing = playing
+
+    @property
+    def gathered(self) -> Gathered | None:
+        return self._playing[-1].gathered if self._playing else None
+
+    async def look(self) -> None:
+        """Nothing: it is gathered as the day goes on."""
+
+    read = look
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 def demo(
@@ -186,7 +216,16 @@ async def _demo(seconds: float, port: int, *, forever: bool, keep: bool | None) 
         return StateSource(playing[-1].store, EngineConfig()) if playing else None
 
     pages = Pages(registry, health, WindowCollector(windows, now_us))
-    inputs = Inputs(registry, health, windows, owned, now_us, rules=RULES, on_bug=operations.bug)
+    inputs = Inputs(
+        registry,
+        health,
+        windows,
+        owned,
+        now_us,
+        rules=RULES,
+        on_bug=operations.bug,
+        evidence=_Told(playing),
+    )
     board = Board(inputs, interval_seconds=PAGE_SECONDS)
     worst = WorstConversations(source, owned, now_us, kept_seconds=PAGE_SECONDS, readable=True)
     conversations = ConversationPages(
@@ -310,7 +349,8 @@ class Playback:
                 elapsed = time.monotonic() - started
                 await day.play_until(min(until_us, first_us + int(elapsed * speed)))
                 self.health.beat()
-                view.update(day.windows, day.now_us, day.played, len(day.letters.letters))
+                rejected = len(day.letters.letters)
+                view.update(day.windows, day.gathered, day.now_us, day.played, rejected)
                 if plain and elapsed - said >= PLAIN_EVERY_SECONDS:
                     said = elapsed
                     console.print(view.line(), soft_wrap=True)

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from stream_metrics.core.alerts.standing import Gathered
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Sums, Windows
 from stream_metrics.live.page import figures
@@ -81,10 +82,18 @@ class DayView:
         self._history: dict[str, dict[int, float]] = {}
         self._spikes: dict[str, tuple[int, int, float]] = {}
 
-    def update(self, windows: Iterable[Windows], now_us: int, played: int, rejected: int) -> None:
-        """Update the view from the windows at ``now_us``."""
+    def update(
+        self,
+        windows: Iterable[Windows],
+        gathered: Gathered | None,
+        now_us: int,
+        played: int,
+        rejected: int,
+    ) -> None:
+        """Update the view from the windows and the evidence at ``now_us``."""
         self._now_us, self._played, self._rejected = now_us, played, rejected
         self._courses.update({held: held for held in windows}, now_us)
+        self._courses.tell(gathered and gathered.stands)
         agents = {name for by_agent in self._courses.sums.values() for name in by_agent}
         self._now = {agent: self._courses.course(agent, now_us) for agent in agents}
         self._found = {agent: srr_spike(course) for agent, course in self._now.items()}

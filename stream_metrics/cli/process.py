@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from stream_metrics.cli.notifying import notify, recipient
 from stream_metrics.cli.options import identity, partition_options, settings_for_state
 from stream_metrics.cli.settings import Settings
+from stream_metrics.core.alerts.minutes import ArrivedMinutes
 from stream_metrics.core.alerts.obstacles import PASSING
 from stream_metrics.core.compiled import ENGINE, slow
 from stream_metrics.core.engine.windows import Windows
@@ -27,6 +28,7 @@ from stream_metrics.core.garbage_collection import collect_rarely
 from stream_metrics.live.health import Health, MonitoredPart, ProgressMonitor, run_together
 from stream_metrics.live.layout import Generation, Identity, InvalidTransition, Layout
 from stream_metrics.live.page.board import Board, Inputs
+from stream_metrics.live.page.evidence import Evidence, OthersMinutes
 from stream_metrics.live.page.group import Group, OwnedPartitions, StateSource
 from stream_metrics.live.page.notices import Charges
 from stream_metrics.live.page.rules import RULES, Rule
@@ -121,6 +123,16 @@ class WorkerProcess:
         )
         self.pages = Pages(self.registry, self.health, self._windows)
         self._loops = settings.engine_config().rules.tables.loops
+        self._evidence = Evidence(
+            self._open_minutes,
+            self._owned,
+            self.clock.now_ms,
+            settings.alerts.thresholds(),
+            others=OthersMinutes(lambda: self._shown, self._owned, self.clock.now_ms),
+            pools=settings.metrics.pools,
+            loops=lambda: self._loops,
+            on_bug=self.operations.bug,
+        )
         specs = settings.metrics.window_specs()
         inputs = Inputs(
             self.registry,
@@ -140,6 +152,7 @@ class WorkerProcess:
             loops=lambda: self._loops,
             process=self.about_process,
             on_bug=self.operations.bug,
+            evidence=self._evidence,
         )
         self._worst = WorstConversations(
             lambda: None if self.health.building else self._shown,
@@ -166,6 +179,9 @@ class WorkerProcess:
         if loop is None or publication is None:
             return []
         return publication.windows(p.windows for p in loop.partitions)
+
+    def _open_minutes(self) -> dict[int, ArrivedMinutes]:
+        return {} if self.loop is None else {p.number: p.minutes for p in self.loop.partitions}
 
     def _owned(self) -> OwnedPartitions:
         loop = self.loop
@@ -337,6 +353,15 @@ class WorkerProcess:
     def obstructed(self, reasons: Mapping[str, str]) -> None:
         """Export the reasons."""
         self.operations.obstructed(reasons)
+
+    async def gather(self) -> None:
+        """Export the evidence about agents while this worker owns the first partition of the state
+        in force, until it is cancelled."""
+
+        def tells() -> bool:
+            return 0 in self._owned().numbers and not self.health.building
+
+        await self._evidence.run(self.operations.evidence, tells)
 
     async def notify(self, notes: Notes) -> None:
         """Tell who is to be told what fires and what ends, until it is cancelled; ``notes`` keeps

@@ -9,8 +9,7 @@ import typer
 
 from stream_metrics.cli.common import UsageError, stderr_console
 from stream_metrics.core.alerts.alert import LOCAL, Links
-from stream_metrics.core.alerts.calibration import OutOfRange
-from stream_metrics.core.alerts.files import FALSE_ALARMS, prometheus_rule, rule_files
+from stream_metrics.core.alerts.files import prometheus_rule, rule_files
 from stream_metrics.live.links import check_template
 
 
@@ -18,14 +17,6 @@ def rules(
     out: Annotated[Path, typer.Option("--out", help="The directory for the files.")] = Path(
         "rules"
     ),
-    false_alarms: Annotated[
-        float,
-        typer.Option(
-            "--false-alarms",
-            help="How many alarms about an agent may be due to chance in a month, of all figures. "
-            "With fewer, alerts come later.",
-        ),
-    ] = FALSE_ALARMS,
     operator: Annotated[
         bool,
         typer.Option(
@@ -54,14 +45,7 @@ def rules(
         dashboard=_checked("--dashboard-url", dashboard_url, "board", LOCAL.dashboard),
         runbook=_checked("--runbook-url", runbook_url, "alert", LOCAL.runbook),
     )
-    try:
-        files = (
-            {"prometheusrule.yaml": prometheus_rule(links, false_alarms)}
-            if operator
-            else rule_files(links, false_alarms)
-        )
-    except OutOfRange as error:
-        raise UsageError(f"--false-alarms: {error}") from error
+    files = {"prometheusrule.yaml": prometheus_rule(links)} if operator else rule_files(links)
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

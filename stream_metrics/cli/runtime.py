@@ -86,7 +86,8 @@ class Runtime(WorkerProcess):
                 "text is in the state"
             )
         store = connect(redis_options(settings))
-        beside = [asyncio.create_task(one) for one in (self.report(), self.notify(store))]
+        parts = (self.report(), self.gather(), self.notify(store))
+        beside = [asyncio.create_task(one) for one in parts]
 
         async def first() -> Identity:
             return identity(settings, await self._counts(Cluster(settings.kafka), settings))

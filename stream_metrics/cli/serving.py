@@ -142,7 +142,8 @@ class ServeProcess(WorkerProcess):
         """Work until ``stop``; raises if the process must not start or go on."""
         prepare_process()
         store = LocalStore(self._database)
-        beside = [asyncio.create_task(one) for one in (self.report(), self.notify(store))]
+        parts = (self.report(), self.gather(), self.notify(store))
+        beside = [asyncio.create_task(one) for one in parts]
 
         async def first() -> Identity:
             return identity(self.settings, {EVENTS: 1})

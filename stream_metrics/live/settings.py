@@ -10,6 +10,7 @@ from typing import Final, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from stream_metrics.clients.secrets import read_secret
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, thresholds
 from stream_metrics.core.engine.codec import SCHEMAS
 from stream_metrics.core.engine.window import parse_duration
 from stream_metrics.core.settings import OtlpSettings, SettingsTable
@@ -257,6 +258,20 @@ class AlertSettings(SettingsTable):
     runaway_iterations: int = Field(MANY_ITERATIONS, ge=2)
     """From so many iterations of one turn on, the turn runs away: the page names its conversation,
     and the alert StreamMetricsRunawayTurn fires while it goes on."""
+
+    false_alarms: float = Field(FALSE_ALARMS, gt=0)
+    """How many alarms about an agent may be due to chance in a month, of all figures. With fewer,
+    alerts come later. The same for all workers."""
+
+    @field_validator("false_alarms")
+    @classmethod
+    def _measured(cls, value: float) -> float:
+        thresholds(value)
+        return value
+
+    def thresholds(self) -> dict[str, float]:
+        """From how much evidence on alerts fire, in nats, by figure."""
+        return thresholds(self.false_alarms)
 
 
 class NotifySettings(SettingsTable):

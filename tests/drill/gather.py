@@ -1,4 +1,4 @@
-"""The evidence about many agents at every minute, as the table of figures defines it."""
+"""The evidence about many agents at every minute, as the reference in numpy has it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, threshold
 from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.thresholds import JUDGED_OF_USUAL
 from tests.drill.evidence import (
     AGO,
@@ -87,9 +86,9 @@ def reached(
     figure: Figure, above: Reals, below: Reals, thresholds: Reals, unlabelled: Flags,
     weighed: Weights,
 ) -> Flags:  # fmt: skip
-    """Whether the evidence for each shift has reached each threshold, the first axis."""
+    """Whether the evidence for each shift exceeds each threshold, the first axis."""
     step, found, of_thresholds = _gathered(figure, above, below, thresholds, unlabelled, weighed)
-    return np.ascontiguousarray(found >= of_thresholds) & ~np.isnan(step)
+    return np.ascontiguousarray(found > of_thresholds) & ~np.isnan(step)
 
 
 def _gathered(
@@ -106,25 +105,12 @@ def _gathered(
 
 
 def lately(below: Reals) -> Flags:
-    """Whether traffic came in the ten or the thirty minutes before; else no alert is active."""
+    """Whether traffic came in the last ten or the last thirty minutes; else no alert is active."""
     sums = np.cumsum(np.nan_to_num(below), axis=-1)
     found = np.zeros(below.shape, np.bool_)
     for minutes in LATELY:
-        padded = np.concatenate([np.zeros((*sums.shape[:-1], minutes + 1)), sums], axis=-1)
-        found |= padded[..., minutes:-1] > padded[..., : -minutes - 1]
-    return found
-
-
-def seen(gained: Reals, restarts: frozenset[int]) -> Reals:
-    """What rules see of what counts gained, by minute, where a scrape fails after each restart.
-
-    A counter begins at 0 in the first minute and after a restart, and a process that is scraped for
-    the first time has gained nothing.
-    """
-    found = np.array(gained)
-    missed = np.array(sorted(restarts), np.int64)
-    found[..., [0, *(missed + 1)[missed + 1 < found.shape[-1]]]] = 0.0
-    found[..., missed] = np.nan
+        before = np.concatenate([np.zeros((*sums.shape[:-1], minutes)), sums], axis=-1)
+        found |= sums > before[..., : sums.shape[-1]]
     return found
 
 

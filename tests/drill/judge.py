@@ -1,4 +1,8 @@
-"""What the rules of evidence and fixed thresholds make of a simulated world."""
+"""What the rules of evidence and fixed thresholds make of a simulated world.
+
+Alerts go by what a worker tells, by the worker's own code. Operating curves have hundreds of
+thresholds, for which the reference in numpy finds the same at once.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +22,16 @@ from tests.drill.gather import (
     Flags,
     alarms,
     are_unlabelled,
-    evidence,
     lately,
     reached,
-    seen,
     weights,
 )
-from tests.drill.minutes import net
+from tests.drill.minutes import LABELS, net
 from tests.drill.plan import KINDS
 from tests.drill.simulation import World
+from tests.drill.told import counts_of, steps, without_labels
+from tests.drill.told import evidence as told_evidence
+from tests.drill.world import MINUTE, START_US
 
 RATIO_OF: Final = {kind.alert: kind.ratio for kind in KINDS if kind.ratio is not None}
 _AT_ONCE: Final = 8  # thresholds, for the sake of memory
@@ -52,10 +57,6 @@ class Inputs(NamedTuple):
     may_fire: Flags
     fires_anyway: Flags
 
-    def evidence(self, figure: Figure, threshold: float | Reals) -> Reals:
-        """The evidence by shift, agent and minute; thresholds may be many, as the first axis."""
-        return evidence(figure, self.above, self.below, threshold, self.unlabelled, self.weighed)
-
     def reached(self, figure: Figure, thresholds: Reals) -> Flags:
         """Whether evidence has reached each threshold, by shift, agent and minute."""
         return reached(figure, self.above, self.below, thresholds, self.unlabelled, self.weighed)
@@ -63,18 +64,55 @@ class Inputs(NamedTuple):
 
 def inputs(world: World, figure: Figure) -> Inputs:
     """What the figure is judged by."""
-    above, below = (
-        seen(np.stack([net(world.gained[agent.name], count) for agent in world.agents]),
-             world.restarts)
-        for count in (figure.above, figure.below)
-    )  # fmt: skip
-    labelled, unique = (window_sum(world, "1h", (code,)) for code in "lu")
-    labelled[:, sorted(world.restarts)] = unique[:, sorted(world.restarts)] = np.nan
-    unlabelled = are_unlabelled(labelled, unique)
+    above, below, *labels = (
+        np.stack([net(world.arrived[agent.name], count) for agent in world.agents])
+        for count in (figure.above, figure.below, *LABELS)
+    )
+    unlabelled = are_unlabelled(*map(_of_hour, labels))
     never_better = _never_better(world) & (figure.name == "reranking")
     return Inputs(
         above, below, unlabelled, weights(figure, above, below), lately(below), never_better,
     )  # fmt: skip
+
+
+def _of_hour(values: Reals) -> Reals:
+    """By minute, the sum of the last hour."""
+    sums = np.cumsum(values, axis=-1)
+    before = np.concatenate([np.zeros((*sums.shape[:-1], 60)), sums], axis=-1)
+    return np.asarray(sums - before[..., : sums.shape[-1]])
+
+
+def told(world: World, thresholds: Mapping[str, float] = IN_USE) -> dict[str, Reals]:
+    """The evidence that a worker tells of each figure, by shift, agent and minute."""
+    found: dict[str, list[Reals]] = {figure.name: [] for figure in FIGURES}
+    for agent in world.agents:
+        counts = counts_of(world.arrived[agent.name])
+        missing = without_labels(counts, world.minutes)
+        for figure in FIGURES:
+            nats = thresholds[figure.name]
+            unlabelled = missing if figure.labelled else ()
+            added = steps(figure, counts, world.minutes, nats, unlabelled)
+            found[figure.name].append(told_evidence(figure, added))
+    return {name: np.stack(of, axis=1) for name, of in found.items()}
+
+
+def _shown(world: World, active: Flags) -> Flags:
+    """What Prometheus sees in each minute of what holds in each minute of the log.
+
+    While the consumer stands still, it is that of the minute before; while a process is new,
+    nothing is told.
+    """
+    minutes = np.arange(world.minutes)
+    for trouble in world.incidents:
+        if trouble.kind == "consumer_stalled":
+            start, end = (
+                -((START_US - at_us) // MINUTE) for at_us in (trouble.start_us, trouble.end_us)
+            )
+            read = end + 1 + (end - start) // 20  # once the backlog is read
+            minutes[start:read] = start - 1
+    found = active[:, minutes]
+    found[:, sorted(world.restarts)] = False
+    return found
 
 
 def _never_better(world: World) -> Flags:
@@ -94,14 +132,18 @@ def judge(
     """
     rules: list[Rule] = []
     found: list[Firing] = []
+    gathered = told(world, thresholds)
     for figure in FIGURES:
-        of = inputs(world, figure)
-        gathered = of.evidence(figure, thresholds[figure.name])
-        severities: dict[str, Flags] = {
-            "warning": of.may_fire & np.any(gathered >= 1, axis=0) | of.fires_anyway
-        }
+        below = np.stack([net(world.arrived[agent.name], figure.below) for agent in world.agents])
+        small, large = (
+            _shown(world, lately(below) & (of_shift > least))
+            for of_shift, least in zip(gathered[figure.name], (1, page), strict=True)
+        )
+        severities = {"warning": small | large}
+        if figure.name == "reranking":
+            severities["warning"] |= _never_better(world)
         if figure.pages:
-            severities["critical"] = of.may_fire & (gathered[-1] >= page)
+            severities["critical"] = large
         for severity, active in severities.items():
             rules.append(Rule(ALERT_OF[figure.name], severity, "", 0, KEEP))
             found += fired(world, rules[-1], active)

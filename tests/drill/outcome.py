@@ -20,7 +20,7 @@ from tests.drill.simulation import Size, World, kept_world, world_key
 from tests.drill.window_rules import PREFIX, judge_windows
 from tests.drill.world import place
 
-_DRILL: Final = ("curves", "evidence", "gather", "judge", "outcome", "window_rules")
+_DRILL: Final = ("curves", "evidence", "gather", "judge", "outcome", "told", "window_rules")
 SOURCES: Final = (
     *(ROOT / "tests" / "drill" / f"{name}.py" for name in _DRILL),
     ROOT / "stream_metrics" / "core" / "alerts",

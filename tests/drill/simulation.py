@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.drill.kept import KEPT, ROOT, digest, kept
 from tests.drill.library import Condition, Numbers
-from tests.drill.minutes import Placing, Ways, counted, place_young
+from tests.drill.minutes import Placing, counted, place_written
 from tests.drill.plan import KINDS, SOON, Kind, Planning, deploys, incidents
 from tests.drill.power import change, label_delay_minutes, tells
 from tests.drill.rows import Rows
@@ -66,16 +66,16 @@ class World:
     ``telling``: whether half of an incident's first ten minutes' turns tell it from chance, by
     ``Incident`` and alert. ``changes``: how many times its healthy ratio the agent's is, likewise.
     ``label_minutes``: after how many nine of ten of an agent's labels have come. ``restarts``:
-    minutes in which the worker's new process was not scraped yet. ``gained``: what each count
-    gained by arrival, by agent. ``sums``: of windows, by agent, window and code. ``operations``:
-    what the worker says of itself.
+    minutes in which the worker's new process was not scraped yet. ``arrived``: what each count
+    gained in each minute of the log, by agent. ``sums``: of windows, by agent, window and code.
+    ``operations``: what the worker says of itself.
     """
 
     agents: Sequence[Agent]
     minutes: int
     incidents: Sequence[Incident]
     restarts: frozenset[int]
-    gained: Mapping[str, Mapping[str, Ways]]
+    arrived: Mapping[str, Mapping[str, Numbers]]
     sums: Mapping[str, Mapping[str, Mapping[str, Numbers]]]
     operations: Sequence[Series]
     turns: dict[str, Numbers]
@@ -104,22 +104,22 @@ def simulate(
     codes = window_codes({**former, **OF_LOOPS})
     gaps = frozenset((d.start_us - START_US) // MINUTE + 1 for d in released)
     came: dict[bool, list[Numbers]] = {False: [], True: []}
-    turns, gained, sums = {}, {}, {}
+    turns, arrived, sums = {}, {}, {}
     for agent in agents:
         own = [i for i in planned if i.agent in (None, agent.name)]
         rows = Rows(shelf)
-        placed, young = place_young(agent, [*own, *released], minutes, rng, rows, placing)
+        placed, written = place_written(agent, [*own, *released], minutes, rng, rows, placing)
         for labels in came:
             came[labels].append(placed.at_us[placed.labels == labels])
         turns[agent.name] = np.bincount((placed.starts_us - START_US) // MINUTE, minlength=minutes)
-        gained[agent.name] = counted(rows.changes(young), minutes)
+        arrived[agent.name] = counted(rows.changes(written), minutes)
         sums[agent.name] = window_sums(rows.changes(placed), codes, minutes)
         say(f"{agent.name}: {len(placed.starts_us):,} turns, {len(own)} incidents")
     operations = _operations(came, [*planned, *released], minutes, gaps)
     telling, changes = _sizes(agents, planned, turns, shelf)
     delays = {agent.name: label_delay_minutes(shelf, agent.habits) for agent in agents}
     return World(
-        agents, minutes, planned, gaps, gained, sums, operations, turns, telling, changes, delays,
+        agents, minutes, planned, gaps, arrived, sums, operations, turns, telling, changes, delays,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from stream_metrics.core.alerts.minutes import keeps_minutes
 from stream_metrics.core.dedup.tables import DedupRules, published
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -95,7 +96,8 @@ async def written(schema: int, tables: int = TABLES) -> MemoryStore:
 
 
 async def dump(store: MemoryStore) -> Stored:
-    """A partition as it is kept in a file."""
+    """A partition as it is kept in a file; without minutes of arrival, which are no part of a
+    schema: older releases ignore them."""
     state, layout = await store.describe(0), await store.layout()
     assert layout.in_force is not None
     conversations: Stored = {}
@@ -115,7 +117,10 @@ async def dump(store: MemoryStore) -> Stored:
             for topic, p in state.positions.items()
         },
         "names": {kind: sorted(layout.names.get(kind, ())) for kind in KINDS},
-        "buckets": [[*place, data.hex()] for place, data in sorted(buckets.items())],
+        "buckets": [
+            [*place, data.hex()]
+            for place, data in sorted(buckets.items()) if not keeps_minutes(place[0])
+        ],
         "conversations": dict(sorted(conversations.items())),
     }  # fmt: skip
 

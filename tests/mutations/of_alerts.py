@@ -7,9 +7,10 @@ from typing import Final
 from tests.mutations.mutation import Edit, Mutation
 
 EVIDENCE: Final = "stream_metrics/core/alerts/evidence.py"
-HOUR: Final = "stream_metrics/core/alerts/hour.py"
+SHIFTS: Final = "stream_metrics/core/alerts/shifts.py"
+STANDING: Final = "stream_metrics/core/alerts/standing.py"
+GATHERING: Final = "stream_metrics/live/page/evidence.py"
 QUALITY: Final = "stream_metrics/core/alerts/quality.py"
-PROMQL: Final = "stream_metrics/core/alerts/promql.py"
 OBSTACLES: Final = "stream_metrics/core/alerts/obstacles.py"
 LAG: Final = "stream_metrics/live/worker/lag.py"
 INPUTS: Final = "stream_metrics/live/worker/inputs.py"
@@ -17,166 +18,146 @@ EPISODES: Final = "stream_metrics/live/notify/episodes.py"
 NOTIFIER: Final = "stream_metrics/live/notify/notifier.py"
 MEMBER: Final = "stream_metrics/live/kafka/group_source.py"
 
-_NUMPY: Final = "tests/services/test_evidence_rules.py::test_evidence_is_that_of_numpy"
-_POOL: Final = (
-    "tests/services/test_evidence_rules.py::test_evidence_about_a_pool_is_the_sum_over_its_agents"
-)
-_HOUR: Final = "tests/unit/test_hour.py"
-_FIRES: Final = "tests/services/test_alert_rules.py::test_the_rule_fires_as_expected[SRRSpike]"
+_NUMPY: Final = "tests/unit/test_told.py::test_evidence_is_that_of_the_reference_at_every_minute"
+_GATHERED: Final = "tests/unit/test_evidence_gathered.py"
+_FIRES: Final = "tests/services/test_alert_rules.py::test_the_rule_fires_as_expected"
 
 
 def _of_evidence(name: str, breaks: str, old: str, new: str, agent: str) -> Mutation:
-    """A mutation of the rules of evidence, which an agent of the cases shows."""
-    edits = (Edit(EVIDENCE, old, new),)
-    return Mutation(name, breaks, edits, f"{_NUMPY}[{agent}]", "FAILED:", service=True)
+    """A mutation of what gathers evidence, which an agent shows against the reference."""
+    edits = (Edit(SHIFTS, old, new),)
+    return Mutation(name, breaks, edits, f"{_NUMPY}[{agent}]", "Not equal to tolerance")
 
 
-def _of_rules(name: str, breaks: str, edit: tuple[str, str, str], check: str) -> Mutation:
-    """A mutation of rules that promtool shows."""
-    return Mutation(name, breaks, (Edit(*edit),), check, "FAILED:", service=True)
+def _of_rules(name: str, breaks: str, edit: tuple[str, str, str], alert: str) -> Mutation:
+    """A mutation of rules that the cases of an alert show."""
+    return Mutation(name, breaks, (Edit(*edit),), f"{_FIRES}[{alert}]", "FAILED:", service=True)
 
 
 ALERTS: Final = (
     _of_evidence(
         "withdrawals as evidence",
         "forgetting healthy conversations raises evidence",
-        """and ignoring (shift, part) {_of(NET, part='denominator')} >= 0""",
-        """and ignoring (shift, part) {_of(NET, part='denominator')} >= -1e9""",
+        "lowers = came.below < 0 or not came.judged",
+        "lowers = not came.judged",
         "2,000 healthy results are forgotten",
     ),
     _of_evidence(
         "evidence without a cap",
         "evidence drains for hours after an incident",
-        "  0, 2\\n)",
-        "  0, 1e9\\n)",
+        "min(max(step, -most), most), 0.0), 2.0)",
+        "min(max(step, -most), most), 0.0), 1e9)",
         "a quiet agent with an incident",
     ),
     _of_evidence(
         "evidence that does not age",
         "evidence of an agent that sleeps stays all night",
-        "IDLE_LOSES: Final = 0.01",
-        "IDLE_LOSES: Final = 0.0",
+        "if traffic > 0 else 1.0 - IDLE_LOSES",
+        "if traffic > 0 else 1.0",
         "an agent with an incident goes to sleep",
-    ),
-    _of_evidence(
-        "resets hidden by growth",
-        "a restart counts if another counter has outgrown its former value",
-        "unless ignoring (agent, release) ({_RESTARTED})",
-        "unless ignoring (agent, release) ({_RESTARTED} > 1e18)",
-        "restarts after which counters soon pass what they were",
     ),
     _of_evidence(
         "the usual day with its last hour",
         "an incident becomes part of the usual day at once",
-        '"[86370s] offset 1h"',
-        '"[86370s]"',
+        "self._count(minutes[-AGO], 1)",
+        "self._count(minutes[-1], 1)",
         "a quiet agent with an incident",
     ),
     _of_evidence(
         "judged without labels",
         "iterations that need no labels are evidence while labels stay away",
-        "unless ignoring (shift, part) ({_unlabelled()})",
-        "unless ignoring (shift, part) ({_unlabelled()} > 1e18)",
+        "lowers = came.below < 0 or not came.judged",
+        "lowers = came.below < 0",
         "labels stay away",
     ),
     _of_evidence(
         "evidence that never ages without labels",
         "an alert fires for as long as labels stay away, whatever agents find meanwhile",
-        "yield Record(CUSUM, _cusum(CUSUM, _STEP, judged))",
-        "yield Record(CUSUM, _cusum(CUSUM, _STEP, every))",
+        "Added(steps, below if judged else 0)",
+        "Added(steps, below)",
         "labels stay away in the middle of an incident",
     ),
     _of_evidence(
         "a step without a limit",
         "a single search with an NDCG near 0 raises an alert",
-        "-{MOST:g}, {MOST:g}",
-        "-1e9, 1e9",
+        "min(max(step, -most), most)",
+        "max(step, -most)",
         "a quiet agent with an incident",
     ),
     _of_evidence(
         "losses without a limit",
         "one usual minute takes back the evidence of several bad ones",
-        "-{MOST:g}, {MOST:g}",
-        "-1e9, {MOST:g}",
+        "min(max(step, -most), most)",
+        "min(step, most)",
         "a quiet agent with an incident",
     ),
     _of_evidence(
         "evidence after a single minute with traffic",
         "agents are judged before anything is known of them",
-        "LEAST_ACTIVE: Final = 30",
-        "LEAST_ACTIVE: Final = 1",
+        "self._below <= 0 or self._active < LEAST_ACTIVE",
+        "self._below <= 0",
         "a new agent is not judged",
     ),
     _of_evidence(
         "a variance that was never measured",
         "the first hours of a new agent are judged by a variance that is far too small",
-        "  or ({floor})\\n)\\n",
-        "  or ({floor})\\n)\\nor ({floor})\\n",
+        "if count < LEAST_ACTIVE:",
+        "if count < 1:",
         "a new agent is not judged",
     ),
-    _of_rules(
-        "a pool without a limit",
-        "two agents of a pool that find nothing in the same minute raise an alert",
-        (
-            EVIDENCE,
-            "{indented(_limited(step)).strip()}",
-            "{indented(_limited(step) if step == _STEP else _fresh(step)).strip()}",
-        ),
-        _POOL,
+    Mutation(
+        "evidence of every worker",
+        "all workers of a group tell the evidence, as they last read it",
+        (Edit(GATHERING, "if tells():", "if True:"),),
+        f"{_GATHERED}::test_only_the_owner_of_partition_0_exports",
+        "assert two.exported() == {}",
     ),
     Mutation(
-        "a minute of the page without a limit",
-        "the page calls two searches that found nothing a fault",
-        (Edit(HOUR, "clamp(step.value, -figure.most, figure.most)", "step.value"),),
-        f"{_HOUR}::test_evidence_is_that_of_the_reference[results]",
-        "approx(expected.tolist(), abs=1e-9)",
+        "hours that are read once",
+        "what arrives in an hour that was read before is never evidence",
+        (Edit(GATHERING, "if held is None or held.mark != mark:", "if held is None:"),),
+        f"{_GATHERED}::test_hours_that_have_not_changed_are_not_read_again",
+        "[place for place, _ in two.store.read] == [1]",
     ),
-    _of_rules(
+    Mutation(
+        "minutes that are told too soon",
+        "a minute is judged by the partitions that are read fastest",
+        (Edit(GATHERING, "min(near or known)", "max(near or known)"),),
+        f"{_GATHERED}::test_a_minute_is_told_once_all_partitions_are_read_up_to_its_end",
+        "(told.minute, told.late) == (NOW - 1, ())",
+    ),
+    Mutation(
         "pools that age while their agents work",
         "evidence about a pool is lost although its agents have traffic",
-        (EVIDENCE, 'f"sum without (agent) ({traffic})"', 'f"0 * sum without (agent) ({traffic})"'),
-        _POOL,
+        (Edit(SHIFTS, "sum(each.traffic for each in there)", "0"),),
+        "tests/unit/test_shifts.py"
+        "::test_a_pool_has_the_evidence_of_the_steps_of_its_agents_together",
+        "approx",
     ),
-    _of_rules(
+    Mutation(
         "pools that alerts do not see",
         "agents that share an index are judged one by one",
-        (EVIDENCE, "yield Record(LEVEL, _level())", "yield Record(LEVEL, CUSUM)"),
-        _FIRES,
+        (Edit(STANDING, "max(own.value, of_pool.value)", "own.value"),),
+        "tests/unit/test_standing.py::test_a_member_has_the_evidence_of_its_pool_if_that_is_more",
+        "expected",
     ),
     _of_rules(
         "pages for small shifts",
         "a warning wakes somebody up",
         (QUALITY, "expr=shifted(figure, LARGE)", "expr=shifted(figure)"),
-        _FIRES,
+        "SRRSpike",
     ),
-    Mutation(
-        "an old step added again",
-        "a value from before a restart of Prometheus counts as one of this minute",
-        (
-            Edit(
-                EVIDENCE,
-                'return f"({series} and timestamp({series}) > time() - 90)"',
-                "return series",
-            ),
-        ),
-        "tests/services/test_evidence_rules.py"
-        "::test_what_was_recorded_before_a_restart_is_not_added_again",
-        "FAILED:",
-        service=True,
+    _of_rules(
+        "an alert for each worker that tells",
+        "an alert ends and begins anew while partition 0 moves",
+        (EVIDENCE, "max without (instance, pod, figure) ", "max without (figure) "),
+        "SRRSpike",
     ),
-    Mutation(
-        "expressions without parentheses",
-        "generated expressions are computed in another order than formulas",
-        (
-            Edit(
-                PROMQL,
-                'return self.text if self._level >= level else f"({self.text})"',
-                "return self.text",
-            ),
-        ),
-        f"{_NUMPY}[a quiet agent with an incident]",
-        "FAILED:",
-        service=True,
+    _of_rules(
+        "old evidence taken for news",
+        "all agents look fine for as long as evidence stands still",
+        (EVIDENCE, "{TOLD}) > time() - {seconds}", "{TOLD}) > {seconds - seconds}"),
+        "StreamMetricsEvidenceMissing",
     ),
     Mutation(
         "lag without an answer",

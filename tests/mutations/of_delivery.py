@@ -17,7 +17,6 @@ CLOCK: Final = "stream_metrics/live/worker/clock.py"
 INPUTS: Final = "stream_metrics/live/worker/inputs.py"
 LAG: Final = "stream_metrics/live/worker/lag.py"
 LOOP: Final = "stream_metrics/live/worker/loop.py"
-OPERATIONS: Final = "stream_metrics/live/prometheus/operations.py"
 PARTITION: Final = "stream_metrics/live/worker/partition.py"
 CONVERSATIONS: Final = "stream_metrics/live/worker/conversations.py"
 TAKEOVER: Final = "stream_metrics/live/worker/ownership/takeover.py"
@@ -412,42 +411,6 @@ self._source.read_from(
         ),
         "tests/unit/test_inputs.py::test_added_partitions_are_copied_from_their_first_record",
         "assert worker.copied == [(1, 0), (1, 1)]",
-    ),
-    Mutation(
-        "old records arrive now",
-        "records of a backlog count for alerts as if they had just happened",
-        (Edit(PARTITION, "is_young(record.timestamp_ms, now_ms) and event", "event"),),
-        "tests/unit/test_arrival_counters.py::"
-        "test_records_that_are_far_from_the_present_count_nothing",
-        "assert fed.net() == {}",
-    ),
-    Mutation(
-        "counted before the write",
-        "a batch counts for alerts before it is written, so that the next owner counts it again",
-        (
-            Edit(
-                PARTITION,
-                """\
-            if arrived:
-                self._telemetry.arrived(arrived)
-
-        return""",
-                """\
-
-        if arrived:
-            self._telemetry.arrived(arrived)
-        return""",
-            ),
-        ),
-        "tests/unit/test_arrival_counters.py::test_a_refused_write_counts_nothing",
-        "assert fed.net() == {}",
-    ),
-    Mutation(
-        "a build counts what arrives",
-        "records that a build reads count for alerts a second time",
-        (Edit(OPERATIONS, "if self._reading is self._live:", "if True:"),),
-        "tests/unit/test_arrival_counters.py::test_a_build_counts_nothing",
-        "assert fed.net() == {}",
     ),
     Mutation(
         "a held partition makes the worker unready",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.core.alerts.arrivals import COUNTS, net_arrivals
+from stream_metrics.core.alerts.arrivals import COUNTS, counts_of
 from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.cells import conversation_cells, split_code
 from stream_metrics.core.engine.changes import Observations
@@ -64,6 +65,20 @@ def test_agents_without_series_of_their_own_are_counted_together(
     found = net_arrivals(cells, Names(frozenset(), frozenset()))
 
     assert found == ({OTHER: {"results": total}} if total else {})
+
+
+def net_arrivals(cells: Iterable[tuple[int, Cell]], names: Names) -> dict[str, dict[str, int]]:
+    """What signed cells add to each count, by agent; less than 0 if more is taken back."""
+    found: dict[str, Counter[str]] = {}
+    for sign, cell in cells:
+        into = found.setdefault(names.agent(cell.agent), Counter())
+        for code, value in cell.sums.items():
+            into.update(dict.fromkeys(counts_of(code), sign * value))
+    return {
+        agent: kept
+        for agent, counts in found.items()
+        if (kept := {count: value for count, value in counts.items() if value})
+    }
 
 
 def counted(batches: list[list[KeyedRecord]]) -> tuple[Counts, Counts]:

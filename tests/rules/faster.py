@@ -34,10 +34,9 @@ def faster(groups: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _expression(expr: str) -> str:
-    scaled = re.sub(
+    return re.sub(
         r"(\[|:|offset )(\d+[smhd])\b", lambda found: found[1] + _duration(found[2]), expr
     )
-    return scaled.replace("time() - 90", "time() - 1.5")
 
 
 def _duration(text: str) -> str:

@@ -6,13 +6,13 @@ Each minute of a case evaluates every given rule, which dominates the run time o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from stream_metrics.core.alerts.alert import LOCAL
 from stream_metrics.core.alerts.files import rule_groups
 
-_RECORDED: Final = re.compile(r"\b(?:agent|job|pool):\w+:\w+")
+_RECORDED: Final = re.compile(r"\b(?:agent|job):\w+:\w+")
 
 GROUPS: Final = [group for file in rule_groups(LOCAL).values() for group in file]
 RULES: Final = [rule for group in GROUPS for rule in group["rules"]]
@@ -28,28 +28,14 @@ def asked_by(rules: Iterable[dict[str, Any]]) -> set[str]:
     return {name for rule in rules for name in _RECORDED.findall(rule["expr"])}
 
 
-def groups_for(
-    *names: str, figure: str | None = None, groups: Sequence[dict[str, Any]] = GROUPS
-) -> list[dict[str, Any]]:
-    """The groups with the rules of some names, and with what records the series they ask for.
-
-    With ``figure``, what is recorded of other figures is left out, which saves two thirds of the
-    run time.
-    """
-    of_figure = [(g, [r for r in g["rules"] if _is_about(r, figure)]) for g in groups]
-    rules = [rule for _, found in of_figure for rule in found]
+def groups_for(*names: str) -> list[dict[str, Any]]:
+    """The groups with the rules of some names, and with what records the series they ask for."""
     needed, asked = set[str](), set(names)
     while asked:
         needed |= asked
-        asked = asked_by(rule for rule in rules if name_of(rule) in asked) - needed
+        asked = asked_by(rule for rule in RULES if name_of(rule) in asked) - needed
     cut = (
-        {**group, "rules": [rule for rule in found if name_of(rule) in needed]}
-        for group, found in of_figure
+        {**group, "rules": [rule for rule in group["rules"] if name_of(rule) in needed]}
+        for group in GROUPS
     )
     return [group for group in cut if group["rules"]]
-
-
-def _is_about(rule: dict[str, Any], figure: str | None) -> bool:
-    """Whether a rule is about a figure, or about all; about any if ``figure`` is None."""
-    of = rule.get("labels", {}).get("figure")
-    return figure is None or of is None or of == figure

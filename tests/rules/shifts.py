@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from stream_metrics.core.alerts.figures import BY_NAME
 from tests.rules.cases import Case, Series, gauge
-from tests.rules.evidence import BAD, CALM, MINUTES, Agent, changed, traffic
+from tests.rules.evidence import BAD, CALM, MINUTES, Agent, changed, told, traffic
 
 BEGINS, ENDS = 210, 232  # minutes of the incident
 OVER: Final = 310  # until evidence has drained, and ten minutes more
@@ -64,23 +64,17 @@ def agent(
     course = traffic(seed, rate)
     if bad:
         course = changed(course, slice(BEGINS, ENDS), traffic(seed, rate, {**CALM, **bad}))
-    return replace(Agent("", course, label=("agent", name)), **more)  # type: ignore[arg-type]
+    return replace(Agent(course, label=("agent", name)), **more)  # type: ignore[arg-type]
 
 
-def together(figure: str, *agents: Agent) -> Series:
-    """What workers export of several agents, as far as a figure needs it."""
-    of = BY_NAME[figure]
-    counts = (of.above, of.below)
-    return {series: values for one in agents for series, values in one.series(counts).items()}
-
-
-def half(of: Agent, instances: str) -> Agent:
-    """Half of an agent's traffic, which other workers read."""
-    arrived = {count: values / 2 for count, values in of.arrived.items()}
-    return replace(of, arrived=arrived, instances=instances)
-
-
-RESTARTS: Final = "is silent while workers restart and partitions move, and about a new agent"
+def together(
+    figure: str,
+    *agents: Agent,
+    pool: Iterable[str] = (),
+    tellers: Sequence[tuple[str, range]] = (("worker-1", range(MINUTES)),),
+) -> Series:
+    """What workers tell of a figure of several agents."""
+    return told(BY_NAME[figure], agents, pool, tellers)
 
 
 def cases(subject: Subject) -> list[Case]:
@@ -92,77 +86,68 @@ def cases(subject: Subject) -> list[Case]:
     found = [
         Case("fires for the one bad agent among three, and resolves when it is over",
              together(of, troubled, *(agent(seed, name=f"b{seed}") for seed in (2, 3))), fires),
-        Case(RESTARTS,
-             together(of, agent(5, restarts=[212, 214, 240]),
-                      agent(6, name="moved", instances="other",
-                            workers=(range(215), range(213, MINUTES))),
-                      agent(7, bad, name="new", instances="third",
-                            workers=(range(BEGINS - 40, MINUTES),))), SILENT),
+        Case("is silent about a new agent", together(of, agent(7, bad, since=BEGINS - 40)), SILENT),
     ]  # fmt: skip
     if subject.labelled:
-        missing = replace(troubled, unlabelled=range(BEGINS, OVER))
+        missing = replace(troubled, unlabelled=range(BEGINS - 60, OVER))
         found.append(Case("is silent while labels are missing, and only what needs none is settled",
                           together(of, missing), SILENT))  # fmt: skip
     return found
 
 
 def of_sizes() -> list[Case]:
-    """A shift that is not large does not page, and one that two workers see counts whole."""
+    """A shift that is not large does not page."""
     fired = [{"agent": "a", "severity": "warning"}]
-    troubled = agent(1, {"srr": BAD["srr"]})
     return [
-        Case("adds up what two workers hold of an agent",
-             together("srr", half(troubled, "one"), half(troubled, "two")),
-             {BEGINS - 1: (), BEGINS + SUBJECTS[0].minutes: SUBJECTS[0].fired}),
         Case("is a warning if SRR is between 1.45 and 1.9 times the usual share",
              together("srr", agent(1, SLIGHT, rate=2.0)), {BEGINS + 15: fired, OVER: ()}),
     ]  # fmt: skip
 
 
+def of_tellers() -> list[Case]:
+    """Whoever has partition 0 tells, which moves from worker to worker."""
+    troubled, fires = agent(1, {"srr": BAD["srr"]}), SUBJECTS[0].fired
+    soon = BEGINS + SUBJECTS[0].minutes
+    both = (("worker-1", range(soon + 2)), ("worker-2", range(soon, MINUTES)))
+    gap = (("worker-1", range(soon + 2)), ("worker-2", range(soon + 7, MINUTES)))
+    restart = (("worker-1", range(BEGINS - 1)), ("worker-1b", range(BEGINS + 2, MINUTES)))
+    nobody = (("worker-1", range(BEGINS)),)
+    return [
+        Case("is one alert while two workers tell of the agent",
+             together("srr", troubled, tellers=both), dict.fromkeys(range(soon, soon + 4), fires)),
+        Case("goes on while no worker tells for some minutes",
+             together("srr", troubled, tellers=gap), dict.fromkeys(range(soon, ENDS), fires)),
+        Case("fires as soon for an agent whose worker has restarted",
+             together("srr", troubled, tellers=restart), {soon: fires}),
+        Case("is silent about what nobody tells", together("srr", troubled, tellers=nobody),
+             SILENT),
+    ]  # fmt: skip
+
+
 def of_names() -> list[Case]:
-    """Agents that have no series of their own, and releases."""
-    bad = {"srr": BAD["srr"]}
+    """Where counts are by release."""
     releases = (
-        agent(1, bad, label=("release", "v2")), agent(2, label=("release", "v1")),
-        agent(3, bad, label=("release", "other")),
+        agent(1, {"srr": BAD["srr"]}, label=("release", "v2")), agent(2, label=("release", "v1")),
     )  # fmt: skip
     fired = [{"release": "v2", "severity": severity} for severity in ("critical", "warning")]
     return [
-        Case("is silent about agents that are added up under `other`",
-             together("srr", agent(1, bad, "other")), SILENT),
         Case("names the release, where counts are by release", together("srr", *releases),
              {BEGINS - 1: (), BEGINS + 10: fired}),
     ]  # fmt: skip
 
 
-def in_pool(members: Iterable[str], pool: str, **of: str) -> Series:
-    """What workers export of the pools of agents."""
-    series: Series = {}
-    for member in members:
-        series |= gauge(
-            "streammetrics_agent_pool", (MINUTES, 1), agent=member, agent_pool=pool, **of
-        )
-    return series
-
-
 def of_pools() -> list[Case]:
     """Quiet agents that share an index."""
     members = {"a": 21, "b": 22, "c": 24, "d": 26, "e": 34}
-    shared = together(
-        "srr", *(agent(seed, {"srr": 0.42}, one, 0.7) for one, seed in members.items())
-    )
-    alone = together("srr", agent(30, name="alone", rate=0.7))
+    agents = [agent(seed, {"srr": 0.42}, one, 0.7) for one, seed in members.items()]
+    alone = agent(30, name="alone", rate=0.7)
     minute = BEGINS + 10
     fired = [{"agent": one, "severity": "warning"} for one in members]
-    pools = in_pool(members, "handbook") | in_pool(["alone"], "web")
-    disagree = in_pool(["a"], "web") | in_pool(["a"], "handbook", instance="worker-2:9464")
     return [
-        Case("fires for all agents of a pool, and for no other", shared | alone | pools,
-             {BEGINS - 1: (), minute: fired}),
-        Case("is silent about each of them without the pool", shared | alone, {minute: ()}),
-        Case("fires for an agent about whose pool workers disagree",
-             together("srr", agent(1, {"srr": BAD["srr"]})) | disagree,
-             {BEGINS - 1: (), BEGINS + SUBJECTS[0].minutes: SUBJECTS[0].fired}),
+        Case("fires for all agents of a pool, and for no other",
+             together("srr", *agents, alone, pool=members), {BEGINS - 1: (), minute: fired}),
+        Case("is silent about each of them without the pool", together("srr", *agents, alone),
+             {minute: ()}),
     ]  # fmt: skip
 
 
@@ -172,39 +157,22 @@ def emptied(minutes: int, name: str) -> Agent:
     searches[BEGINS : BEGINS + minutes] = 50
     results = 10 * searches
     results[BEGINS : BEGINS + minutes] = 0
-    return Agent("", {"searches": searches, "results": results}, label=("agent", name))
+    return Agent({"searches": searches, "results": results}, label=("agent", name))
 
 
 def of_turns() -> list[Case]:
     """What a turn may spoil, which is two minutes, does not fire; a third minute does."""
     silent = dict.fromkeys(range(BEGINS - 1, BEGINS + 12), ())
     fired = [{"agent": one, "severity": level} for level in ("critical", "warning") for one in "ab"]
-    pool = in_pool("ab", "handbook")
     return [
         Case("is silent about two minutes in which nothing was found",
              together("results", emptied(2, "a")), silent),
         Case("is silent if two agents of a pool found nothing in the same two minutes",
-             together("results", emptied(2, "a"), emptied(2, "b")) | pool, silent),
+             together("results", emptied(2, "a"), emptied(2, "b"), pool="ab"), silent),
         Case("fires from the third minute on",
-             together("results", emptied(3, "a"), emptied(3, "b")) | pool,
+             together("results", emptied(3, "a"), emptied(3, "b"), pool="ab"),
              {BEGINS + 1: (), BEGINS + 3: fired}),
     ]  # fmt: skip
-
-
-def of_builds() -> list[Case]:
-    """State that counts empty searches from a minute on, when a build takes its place."""
-    often = {**CALM, "empty": 0.6}
-    whole = together("empty_searches", Agent("", traffic(1, 20.0, often), label=("agent", "a")))
-    since = {
-        series: " ".join(["_"] * 240 + values.split()[240:]) if "_empty_" in series else values
-        for series, values in whole.items()
-    }
-    silent = dict.fromkeys(range(100, MINUTES, 10), ())
-    never = {series: values for series, values in whole.items() if "_empty_" not in series}
-    return [
-        Case("is silent where the state does not count them yet, and once it does", since, silent),
-        Case("is silent where the state never counts them", never, silent),
-    ]
 
 
 def of_rerankers() -> list[Case]:
@@ -240,7 +208,6 @@ def of_rerankers() -> list[Case]:
 
 
 CASES: Final = {subject.alert: cases(subject) for subject in SUBJECTS}
-CASES["SRRSpike"] += [*of_sizes(), *of_names(), *of_pools()]
+CASES["SRRSpike"] += [*of_sizes(), *of_names(), *of_tellers(), *of_pools()]
 CASES["StreamMetricsResultsDrop"] += of_turns()
 CASES["StreamMetricsRerankingWorse"] += of_rerankers()
-CASES["StreamMetricsSearchesEmpty"] += of_builds()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.rules.cases import GONE, Case, Phase, Series, counter, gauge
+from tests.rules.cases import GONE, WORKER, Case, Phase, Series, counter, gauge, name
 
 QUIET: Final = 90
 LONG: Final = 180  # until every case has ended
@@ -302,6 +302,44 @@ TARGET: Final = [
          gauge("up", (20, 1), (20, GONE)) | gauge("up", (20, GONE), (20, 1), **OTHER), silent(40)),
 ]  # fmt: skip
 
+
+def _evidence(
+    minutes: int, *tells: range, still: int | None = None, of: Mapping[str, str] = {}
+) -> Series:
+    """Workers of the state in force, and the end of the last minute that one has told of.
+
+    From minute ``still`` on, that stands still.
+    """
+    text = ["_"] * minutes
+    for at in (minute for part in tells for minute in part):
+        text[at] = str(60 * (at if still is None else min(at, still)) - 60)
+    for part in tells:
+        if part.stop < minutes:
+            text[part.stop] = "stale"
+    told = name("streammetrics_evidence_timestamp_seconds", **{**WORKER, **of})
+    workers = gauge("streammetrics_generation", (minutes, 3), state="live", **of)
+    return {told: " ".join(text)} | workers
+
+
+EVIDENCE: Final = [
+    Case("is silent while a worker tells", _evidence(60, range(60)), silent(60)),
+    Case("fires when no worker tells, and resolves",
+         _evidence(60, range(20), range(40, 60)), {22: (), 26: [ALERT], 39: [ALERT], 41: ()}),
+    Case("fires when what is told stands still", _evidence(60, range(60), still=20),
+         {28: (), 36: [ALERT], 59: [ALERT]}),
+    Case("fires where workers are of a version that tells none", _evidence(20), {10: [ALERT]}),
+    Case("is silent while partition 0 moves to another worker",
+         _evidence(60, range(20)) | _evidence(60, range(23, 60), of=OTHER), silent(60)),
+    Case("is of the cluster in which no worker tells",
+         _evidence(40, range(40), of={"cluster": "eu"})
+         | _evidence(40, range(20), of={"cluster": "us"}),
+         {39: [{**ALERT, "cluster": "us"}]}),
+    Case("is silent where no worker answers, of which another alert tells",
+         gauge("streammetrics_generation", (3, 3), (57, GONE), state="live"), silent(60)),
+    Case("is silent about state that is being built",
+         gauge("streammetrics_generation", (60, 3), state="building"), silent(60)),
+]  # fmt: skip
+
 BRIDGE_ALERT: Final = {**ALERT, "job": BRIDGE["job"]}
 BRIDGE_WARNING: Final = {**WARNING, "job": BRIDGE["job"]}
 REFUSED_WARNING: Final = {**BRIDGE_WARNING, "agent": "support"}
@@ -391,4 +429,5 @@ CASES: Final = {
     "StreamMetricsCardinalityCapReached": CAP,
     "StreamMetricsRunawayTurn": RUNAWAY,
     "StreamMetricsTargetDown": TARGET,
+    "StreamMetricsEvidenceMissing": EVIDENCE,
 }

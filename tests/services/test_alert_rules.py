@@ -19,7 +19,6 @@ RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
 CASES: dict[str, list[Case]] = {
     **shifts.CASES, **judged.CASES, **workers.CASES, **obstacles.CASES, **drift.CASES
 }  # fmt: skip
-FIGURE_OF = {subject.alert: subject.figure for subject in shifts.SUBJECTS}
 
 
 def test_every_alert_has_cases() -> None:
@@ -43,39 +42,17 @@ def test_the_object_of_the_operator_has_the_same_rules(promtool_path: str, tmp_p
     assert f"SUCCESS: {rules} rules found" in ask(promtool_path, "check", "rules", str(file))
 
 
-RESTARTS_SHOWN_BY = ("SRRSpike", "StreamMetricsGainDrop")
-"""Without and with labels. The rules of other figures differ only in names and thresholds, so that
-their cases of restarts, which take long, are left to ``make test-all``."""
-RESTARTS = [alert for alert in FIGURE_OF if alert not in RESTARTS_SHOWN_BY]
-
-
 @pytest.mark.parametrize("alert", CASES)
 def test_the_rule_fires_as_expected(alert: str, promtool_path: str, tmp_path: Path) -> None:
     """In each case the alert fires or stays silent as the case expects."""
-    cases = [
-        case for case in CASES[alert] if alert not in RESTARTS or case.claim != shifts.RESTARTS
-    ]
-    try_rule(alert, cases, promtool_path, tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("alert", RESTARTS)
-def test_the_rule_is_silent_about_restarts(alert: str, promtool_path: str, tmp_path: Path) -> None:
-    """Nor do moving partitions or a new agent let it fire."""
-    [case] = [case for case in CASES[alert] if case.claim == shifts.RESTARTS]
-    try_rule(alert, [case], promtool_path, tmp_path)
-
-
-def try_rule(alert: str, cases: list[Case], promtool: str, folder: Path) -> None:
-    """Let promtool evaluate what the rule needs, in each case."""
-    groups = groups_for(alert, figure=FIGURE_OF.get(alert))
-    rules, file = folder / "rules.json", folder / f"{alert}.test.json"  # JSON is YAML
+    groups = groups_for(alert)
+    rules, file = tmp_path / "rules.json", tmp_path / f"{alert}.test.json"  # JSON is YAML
     rules.write_text(json.dumps({"groups": groups}), encoding="utf-8")
     names = [group["name"] for group in groups]
-    text = json.dumps(document(cases, [rules.name], names, alert))
+    text = json.dumps(document(CASES[alert], [rules.name], names, alert))
     file.write_text(text, encoding="utf-8")
 
-    ask(promtool, "test", "rules", str(file))
+    ask(promtool_path, "test", "rules", str(file))
 
 
 def ask(promtool: str, *arguments: str) -> str:

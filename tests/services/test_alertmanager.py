@@ -106,12 +106,17 @@ async def held_back(alertmanager: Alertmanager) -> list[str]:
                 alert("StreamMetricsJudgedShareLow", "warning", agent="a"),
                 alert("StreamMetricsRedisUnreachable", "critical", instance="w:1"),
                 alert("StreamMetricsConsumerLagGrowing", "critical", topic="t", partition="0"),
+                alert("StreamMetricsEvidenceMissing", "critical"),
                 {
                     **alert("StreamMetricsConsumerLagGrowing", "critical", topic="t"),
                     "job": "another",
                 },
             ],
-            ["StreamMetricsConsumerLagGrowing -", "StreamMetricsJudgedShareLow a"],
+            [
+                "StreamMetricsConsumerLagGrowing -",
+                "StreamMetricsEvidenceMissing -",
+                "StreamMetricsJudgedShareLow a",
+            ],
             id="of the same workers",
         ),
     ],

@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import Alertmanager, RedisServer
 from deploy.local.waiting import wait_until
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
+from stream_metrics.lab.traffic import TrafficRecord
 from stream_metrics.live.memory import MemoryStore
 from stream_metrics.live.notify.delivery import Recipient
 from stream_metrics.live.notify.episodes import Found, Key, State, Timing
 from stream_metrics.live.notify.notifier import Look, Notifier
 from stream_metrics.live.page.notices import Charges
 from tests.helpers import ran
-from tests.services.live import said
+from tests.services.live import produce
 from tests.services.test_live import empty_system, new_topics
 from tests.unit.test_worst import searched
 
@@ -150,10 +152,17 @@ async def test_a_worker_tells_of_the_agents_of_its_group(
             "STREAM_METRICS_NOTIFY__FORMAT": "slack",
             "STREAM_METRICS_NOTIFY__PAGE_URL": "https://page.example.org/",
         }
-        file = tmp_path / "events.jsonl"
-        file.write_text("".join(f"{json.dumps(one)}\n" for one in day + hour))
-        code, text = await said(system, "send", str(file))
-        assert code == 0, text
+        records = [
+            TrafficRecord(
+                "events",
+                one["conversation_id"].encode(),
+                json.dumps(one).encode(),
+                1_000 * one["occurred_at"],
+                True,
+            )
+            for one in sorted([*day, *hour], key=itemgetter("occurred_at"))
+        ]
+        await produce(kafka, {"events": topics[0]}, records)
         await system.start_workers(1)
         worker = system.workers[0]
         await wait_until(lambda: posted, 90, worker.log_tail)

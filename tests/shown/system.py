@@ -1,4 +1,4 @@
-"""A worker that has read the last hour, traffic that goes on, and a Prometheus that scrapes."""
+"""A worker that has read the last hours, traffic that goes on, and a Prometheus that scrapes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.sessions import KINDS, Sent, trace_of
 
 JOB: Final = "stream-metrics"
 BRIDGE_JOB: Final = "stream-metrics-bridge"
-HOUR_SECONDS: Final = 3_600
+SECONDS: Final = 3 * 3_600  # so that it is known what is usual
 WITHIN_SECONDS: Final = 120
-CONVERSATIONS: Final = 300
+CONVERSATIONS: Final = 450
 SEED: Final = 2  # another than the generator's: its conversations are others
 LIVE_CONVERSATIONS_PER_HOUR: Final = 7_200
 REFUSED: Final = 'streammetrics_bridge_refused_total{agent="billing"}'
@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
     """A worker, whose Redis has the memory limit of ours, and a bridge, scraped from the start on.
 
-    They have read traces of two agents, of which one is refused, and the traffic of the last hour
+    They have read traces of two agents, of which one is refused, and the traffic of the last hours
     up to now; nothing more comes.
     """
     async with RedisServer(folder / "redis", config=DEPLOY / "redis" / "redis.conf") as redis:
@@ -64,7 +64,7 @@ async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
                 )
                 streams = {"events": system.topics[0], "labels": system.topics[1]}
                 system.produced = await system.in_input_topics() + await produce(
-                    kafka, streams, last_hour()
+                    kafka, streams, last_hours()
                 )
                 await system.reach(1.0)
                 yield Shown(system, prometheus)
@@ -93,13 +93,13 @@ def told_and_refused(seed: int) -> list[Sent]:
     return [Sent(spans[0].trace_id.hex().encode(), as_protobuf(spans)) for spans in made]
 
 
-def last_hour() -> list[TrafficRecord]:
-    """The records of the last hour, as they would have come until now."""
+def last_hours() -> list[TrafficRecord]:
+    """The records of the last hours, as they would have come until now."""
     now_s = int(time.time())
     profile = TrafficProfile(
         seed=SEED,
         conversations=CONVERSATIONS,
-        start=now_s - HOUR_SECONDS,
-        duration_seconds=HOUR_SECONDS,
+        start=now_s - SECONDS,
+        duration_seconds=SECONDS,
     )
     return [record for record in generate(profile) if record.timestamp_ms <= now_s * 1_000]

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from stream_metrics.core.alerts.calibration import MEASURED, SHARES, threshold
+from stream_metrics.core.alerts.calibration import FALSE_ALARMS, MEASURED, SHARES, threshold
 from stream_metrics.core.alerts.figures import FIGURES
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from tests.drill.budget import Step, curve, in_use, shares_table, shown, slope, steps_table
 from tests.drill.gather import ALERT_OF
 from tests.drill.pictures import TITLES, budget_picture
@@ -96,13 +95,12 @@ def troubled() -> World:
     (agent,) = healthy.agents
     start = START_US + 33 * HOUR
     minutes = slice(33 * 60, 34 * 60)
-    gained = {count: dict(ways) for count, ways in healthy.gained[agent.name].items()}
-    repeated = gained["duplicate_results"]["arrived"].copy()
-    repeated[minutes] = 0.9 * gained["results"]["arrived"][minutes]
-    gained["duplicate_results"]["arrived"] = repeated
+    arrived = dict(healthy.arrived[agent.name])
+    arrived["duplicate_results"] = arrived["duplicate_results"].copy()
+    arrived["duplicate_results"][minutes] = 0.9 * arrived["results"][minutes]
     incident = Incident("same_pages", agent.name, start, start + HOUR, 0.8)
     return replace(
-        healthy, incidents=[incident], gained={agent.name: gained},
+        healthy, incidents=[incident], arrived={agent.name: arrived},
         changes={(incident, "SRRSpike"): 3.0},
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stream_metrics.core.alerts.figures import FIGURES
+from stream_metrics.core.alerts.figures import FIGURES, Figure
 from tests.drill.added import OTHERS
 from tests.drill.bands import BANDS
 from tests.drill.curves import (
@@ -20,9 +20,9 @@ from tests.drill.curves import (
     plains,
     sweeps,
 )
-from tests.drill.gather import IN_USE
+from tests.drill.gather import IN_USE, alarms
 from tests.drill.goals import comparison_table, in_use, no_more
-from tests.drill.judge import judge
+from tests.drill.judge import begun, inputs, judge, told
 from tests.drill.plan import KINDS
 from tests.drill.run import drill
 from tests.drill.score import Caught, caught
@@ -45,10 +45,9 @@ def troubled(healthy: World) -> World:
     """The same days, in which nearly all results of an hour repeat what the turn had."""
     (agent,) = healthy.agents
     minutes = slice((START - START_US) // 60_000_000, (START + HOUR - START_US) // 60_000_000)
-    gained = {count: dict(ways) for count, ways in healthy.gained[agent.name].items()}
-    repeated = gained["duplicate_results"]["arrived"].copy()
-    repeated[minutes] = 0.9 * gained["results"]["arrived"][minutes]
-    gained["duplicate_results"]["arrived"] = repeated
+    arrived = dict(healthy.arrived[agent.name])
+    arrived["duplicate_results"] = arrived["duplicate_results"].copy()
+    arrived["duplicate_results"][minutes] = 0.9 * arrived["results"][minutes]
     sums = {
         window: {code: values.copy() for code, values in of.items()}
         for window, of in healthy.sums[agent.name].items()
@@ -57,7 +56,7 @@ def troubled(healthy: World) -> World:
         sums[window]["d"][minutes] = 0.9 * sums[window]["r"][minutes]
     incident = Incident("same_pages", agent.name, START, START + HOUR, 0.8)
     return replace(
-        healthy, incidents=[incident], gained={agent.name: gained}, sums={agent.name: sums},
+        healthy, incidents=[incident], arrived={agent.name: arrived}, sums={agent.name: sums},
         changes={(incident, "SRRSpike"): 3.0},
     )  # fmt: skip
 
@@ -79,6 +78,18 @@ def test_evidence_and_the_former_rules_see_a_large_incident(troubled: World) -> 
     assert ours <= 10
     assert 33 * 60 < min(former) <= 33 * 60 + 10
     assert {rule.name.removeprefix(PREFIX) for rule in rules} == OTHERS
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_a_curve_has_the_alarms_of_what_a_worker_tells(figure: Figure, troubled: World) -> None:
+    """At the threshold in use: curves are of the reference, alerts of the worker's own code."""
+    of = inputs(troubled, figure)
+    evident = told(troubled)[figure.name] > 1
+
+    ((either, large),) = begun(troubled, figure, np.array([IN_USE[figure.name]]))
+
+    assert (alarms(of.may_fire & evident.any(axis=0) | of.fires_anyway) == either).all()
+    assert (alarms(of.may_fire & evident[-1] | of.fires_anyway) == large).all()
 
 
 def test_nothing_large_is_seen_in_healthy_days(healthy: World) -> None:

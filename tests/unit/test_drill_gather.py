@@ -17,7 +17,6 @@ from tests.drill.gather import (
     are_unlabelled,
     evidence,
     lately,
-    seen,
 )
 from tests.drill.plan import KINDS
 
@@ -61,15 +60,6 @@ def test_agents_and_thresholds_are_judged_as_if_each_were_alone(figure: Figure) 
             np.testing.assert_allclose(together[number, :, agent], alone, rtol=1e-12)
 
 
-def test_what_comes_around_a_restart_is_not_seen() -> None:
-    """The scrape fails, and the next one has nothing to compare with."""
-    found = seen(np.arange(1.0, 9.0), frozenset({3, 7}))
-
-    assert found[[0, 4]].tolist() == [0.0, 0.0]
-    assert np.isnan(found[[3, 7]]).all()
-    assert found[[1, 2, 5, 6]].tolist() == [2.0, 3.0, 6.0, 7.0]
-
-
 def test_labels_are_missing_if_their_share_is_far_below_the_usual_one() -> None:
     """Before there is a usual share, labels are not known to come either."""
     unique = np.full(3_000, 100.0)
@@ -90,13 +80,13 @@ def test_every_figure_has_the_alert_of_some_incident() -> None:
     assert ALERT_OF.keys() == {figure.name for figure in FIGURES}
 
 
-def test_an_alert_needs_traffic_in_the_half_hour_before() -> None:
-    """That of the present minute counts from the next one on."""
+def test_an_alert_needs_traffic_in_the_last_half_hour() -> None:
+    """That of the present minute counts as well."""
     found = lately(np.array([0.0, 5.0, *[0.0] * 40]))
 
-    assert np.flatnonzero(found).tolist() == list(range(2, 32))
+    assert np.flatnonzero(found).tolist() == list(range(1, 31))
     assert lately(np.array([[5.0, np.nan, 0.0], [0.0, 0.0, 0.0]])).tolist() == [
-        [False, True, True], [False] * 3,
+        [True, True, True], [False] * 3,
     ]  # fmt: skip
 
 

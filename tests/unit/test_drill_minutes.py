@@ -1,4 +1,4 @@
-"""Counts by arrival of a simulated agent: nothing twice, nothing old, and all that is young."""
+"""Counts by arrival of a simulated agent: each change once, in the minute of its record."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 from stream_metrics.core.alerts.arrivals import COUNTS
 from tests.drill.bursts import place_bursts
-from tests.drill.library import Habits
-from tests.drill.minutes import WAYS, Ways, counted, counters, net, place_young, process_starts
+from tests.drill.library import Habits, Numbers
+from tests.drill.minutes import LABELS, counted, net, place_written
 from tests.drill.rows import Rows, changes
 from tests.drill.sums import window_sums
 from tests.drill.world import (
@@ -34,11 +34,11 @@ def shelf() -> Libraries:
 
 
 def placed(shelf: Libraries, *incidents: Incident) -> tuple[Placed, Placed]:
-    """The agent's turns, and what of them is young."""
-    return place_young(BUSY, incidents, MINUTES, np.random.default_rng(3), shelf)
+    """The agent's turns as they are read and as they were written."""
+    return place_written(BUSY, incidents, MINUTES, np.random.default_rng(3), shelf)
 
 
-def counts(found: Placed, minutes: int = MINUTES) -> dict[str, Ways]:
+def counts(found: Placed, minutes: int = MINUTES) -> dict[str, Numbers]:
     """What is counted of turns."""
     return counted(changes(found), minutes)
 
@@ -50,9 +50,8 @@ def during(kind: str, lasts: int) -> Incident:
 
 def test_without_trouble_every_change_counts_once_in_its_minute(shelf: Libraries) -> None:
     """The sum by minute is that of the changes which have arrived by then."""
-    every, young = placed(shelf)
-    assert len(every.at_us) == len(young.at_us)
-    found = counts(young)
+    every, written = placed(shelf)
+    found = counts(written)
 
     column = every.codes.index("r")
     for minute in (0, 1, 59, MINUTES - 1):
@@ -63,59 +62,31 @@ def test_without_trouble_every_change_counts_once_in_its_minute(shelf: Libraries
 
 
 def test_every_count_has_something_to_count(shelf: Libraries) -> None:
-    """But for withdrawals, which are rare."""
+    """And so have labels, without which some figures are not judged."""
     found = counts(placed(shelf)[1])
 
-    assert found.keys() == COUNTS.keys()
-    assert all(ways["arrived"].sum() > 0 for ways in found.values())
-    assert all((ways[way] >= 0).all() for ways in found.values() for way in WAYS)
+    assert found.keys() == {*COUNTS, *LABELS}
+    assert all(values.any() for values in found.values())
 
 
-def test_records_that_a_stalled_consumer_reads_after_ten_minutes_do_not_count(
-    shelf: Libraries,
+@pytest.mark.parametrize(("kind", "lasts"), [("consumer_stalled", HOUR), ("deploy", 10 * MINUTE)])
+def test_what_is_read_late_counts_when_it_was_written(
+    kind: str, lasts: int, shelf: Libraries
 ) -> None:
-    """Those of the last ten minutes of the stall do."""
-    healthy = counts(placed(shelf)[1])
-    _, young = placed(shelf, during("consumer_stalled", HOUR))
-    stalled = counts(young)
+    """A stall moves nothing."""
+    every, written = placed(shelf, during(kind, lasts))
 
-    lost = net(healthy, "results").sum() - net(stalled, "results").sum()
-    assert lost == pytest.approx(net(healthy, "results")[120:170].sum(), rel=0.1)
-    assert net(stalled, "results")[121:180].sum() == 0
-    assert net(stalled, "results")[180:184].sum() > 0
+    assert (every.at_us > written.at_us).any()
+    for count, values in counts(placed(shelf)[1]).items():
+        assert counts(written)[count].tolist() == values.tolist()
 
 
-def test_a_short_stall_loses_nothing(shelf: Libraries) -> None:
-    """A deploy of half a minute delays what arrives in it."""
-    healthy, deployed = placed(shelf), placed(shelf, during("deploy", MINUTE // 2))
+def test_late_labels_count_when_they_come(shelf: Libraries) -> None:
+    """The labeller was late, and not the worker."""
+    every, written = placed(shelf, during("labeller_down", HOUR))
 
-    assert len(deployed[1].at_us) == len(healthy[1].at_us)
-
-
-def test_late_labels_are_young_when_they_arrive(shelf: Libraries) -> None:
-    """The labeller was late, and not the worker: what it sends now is about now's labels."""
-    every, young = placed(shelf, during("labeller_down", HOUR))
-
-    assert len(every.at_us) == len(young.at_us)
-
-
-def test_a_counter_has_what_came_since_the_last_reset(shelf: Libraries) -> None:
-    """And all that came before the first."""
-    found = counts(placed(shelf)[1])
-    series = {one.name: one.values for one in counters(BUSY.name, found, [100, 200])}
-
-    values, gained = series["streammetrics_arrived_results_total"], found["results"]["arrived"]
-    assert values[99] == gained[:100].sum()
-    assert values[150] == gained[100:151].sum()
-    assert values[-1] == gained[200:].sum()
-    assert len(series) == len(WAYS) * len(COUNTS)
-
-
-def test_a_process_starts_in_the_minute_of_each_reset() -> None:
-    """So that rules see a reset that growth hides."""
-    starts = process_starts(10, [4, 7]).values
-
-    assert (np.flatnonzero(np.diff(starts)) + 1).tolist() == [4, 7]
+    assert every.at_us.tolist() == written.at_us.tolist()
+    assert counts(written)["labelled_results"][121:180].sum() == 0
 
 
 def test_bursts_repeat_a_turn_and_leave_times_as_they_were(shelf: Libraries) -> None:
@@ -142,8 +113,7 @@ def test_turns_placed_by_their_rows_have_the_same_sums(shelf: Libraries) -> None
     found, expected = (
         [
             values.tolist()
-            for by_name in (window_sums(of, asked, MINUTES), counted(of, MINUTES))
-            for series in by_name.values()
+            for series in (*window_sums(of, asked, MINUTES).values(), counted(of, MINUTES))
             for values in series.values()
         ]
         for of in (by_rows, by_sums)

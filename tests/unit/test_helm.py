@@ -63,7 +63,7 @@ def test_a_complete_chart_has_the_rules_and_dashboards_of_the_repository(tmp_pat
             if name.endswith(".rules.yml")
         },
     }
-    assert len(copied) >= 10
+    assert len(copied) >= 9
     assert files == {**contents(CHART), **copied}
 
 

@@ -1,35 +1,22 @@
-"""Evidence of the last hour: equal to that of numpy, and cautious where labels or traffic lack."""
+"""What is usual on the page: that of numpy, without what lies far off."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stream_metrics.core.alerts.calibration import threshold
 from stream_metrics.core.alerts.figures import FIGURES, LOW, Figure
-from stream_metrics.core.alerts.files import FALSE_ALARMS
 from stream_metrics.core.alerts.hour import (
-    LABELLED,
-    LEAST_ACTIVE,
+    LEAST_PARTS,
     OUTLYING,
     Part,
-    Step,
-    Usual,
-    gathered,
-    latest,
-    noticed,
     parts,
-    steps,
-    together,
-    unlabelled_minutes,
     usual,
 )
-from tests.drill import evidence as reference
 
 EACH = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 BY_NAME = {figure.name: figure for figure in FIGURES}
@@ -44,49 +31,6 @@ def stretches(draw: st.DrawFn, rates: Sequence[float] = (0.3, 5.0, 200.0)) -> li
     below = rng.poisson(draw(st.sampled_from(rates)), 60)
     above = rng.binomial(below, share)
     return [Part(int(a), int(b)) for a, b in zip(above, below, strict=True)]
-
-
-@EACH
-@given(data=st.data())
-def test_evidence_is_that_of_the_reference(figure: Figure, data: Any) -> None:
-    """It is that of numpy, which Prometheus' rules are compared with, over the same minutes."""
-    hour = data.draw(stretches())
-    known = Usual(data.draw(shares), data.draw(st.floats(0.05, 20)))
-    unlabelled = data.draw(st.sets(st.integers(0, 59)))
-    above, below = (np.array(values, float) for values in zip(*hour, strict=True))
-    nats = threshold(figure.name, FALSE_ALARMS)
-
-    for shift in figure.shifts:
-        if figure.model is None:
-            shifted = min(known.ratio + max(shift.times * known.ratio, shift.least), figure.high)
-            weights = reference.bernoulli_weights(np.array(known.ratio), np.array(shifted))
-        else:
-            values = reference.Usual(np.array(known.ratio), np.array(known.variance))
-            weights = reference.normal_weights(values, figure.sign, shift.times, shift.least)
-        mask = np.isin(np.arange(60), list(unlabelled))
-        step = reference.steps(above, below, weights, mask)
-        expected = reference.accumulate(step, nats, (below <= 0) | mask, figure.most) / nats
-
-        found = gathered(figure, steps(figure, shift, known, hour, nats, unlabelled))
-
-        assert found == pytest.approx(expected.tolist(), abs=1e-9)
-
-
-@given(
-    pool=st.lists(
-        st.lists(st.builds(Step, st.floats(-2, 2), st.booleans()), min_size=3, max_size=3),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_what_a_pool_adds_is_the_sum_over_its_agents(pool: list[list[Step]]) -> None:
-    """A minute is judged if it is for one of them."""
-    values, judged = np.moveaxis(np.array(pool), -1, 0)
-
-    found = together(pool)
-
-    assert [step.value for step in found] == pytest.approx(values.sum(axis=0).tolist())
-    assert [step.judged for step in found] == (judged.max(axis=0) > 0).tolist()
 
 
 @EACH
@@ -137,36 +81,8 @@ def test_nothing_is_usual_until_enough_parts_of_the_day_have_traffic(figure: Fig
     """However much traffic these have."""
     busy, silent = Part(250_000, 1_000_000), Part(0, 0)
 
-    assert usual(figure, [busy] * (LEAST_ACTIVE - 1) + [silent] * 55) is None
-    assert usual(figure, [busy] * LEAST_ACTIVE + [silent] * 55) is not None
-
-
-@EACH
-@given(ratio=st.floats(0.0, 1.0), variance=st.floats(0.05, 20))
-def test_what_is_said_to_be_noticed_reaches_the_threshold(
-    figure: Figure, ratio: float, variance: float
-) -> None:
-    """That much traffic at that ratio is evidence of 1, or more if it tells of both shifts."""
-    known, nats = Usual(ratio, variance), threshold(figure.name, FALSE_ALARMS)
-    least = noticed(figure, known, nats)
-    if least is None:
-        return
-    each = Part(least.ratio * least.below / 60, least.below / 60)
-
-    found = [
-        gathered(figure, steps(figure, shift, known, [each] * 60, nats))[-1]
-        for shift in figure.shifts
-    ]
-
-    assert max(found) >= 1 - 1e-9
-
-
-@pytest.mark.parametrize(("name", "ratio"), [("srr", 0.95), ("sre", 0.01), ("missed_searches", 1)])
-def test_a_ratio_near_its_end_cannot_be_seen_to_shift(name: str, ratio: float) -> None:
-    """Nothing that may come would be evidence."""
-    figure = BY_NAME[name]
-
-    assert noticed(figure, Usual(ratio, 1.0), 10.0) is None
+    assert usual(figure, [busy] * (LEAST_PARTS - 1) + [silent] * 55) is None
+    assert usual(figure, [busy] * LEAST_PARTS + [silent] * 55) is not None
 
 
 def test_counts_in_billionths_become_ratios_of_searches() -> None:
@@ -174,41 +90,6 @@ def test_counts_in_billionths_become_ratios_of_searches() -> None:
     counts = {"rerank_ndcg_shown": 1_500_000_000, "rerank_ndcg_baseline": 2_000_000_000}
 
     assert parts(BY_NAME["reranking"], [counts, {}]) == [Part(1.5, 2.0), Part(0, 0)]
-
-
-@pytest.mark.parametrize(
-    ("values", "evidence_of_last"),
-    [([], (0.0, 0)), ([0.5, 0.0], (0.0, 0)), ([0.0, 0.2, 0.9], (0.9, 2)), ([1.0] * 60, (1.0, 60))],
-)
-def test_evidence_grows_since_it_was_last_0(
-    values: list[float], evidence_of_last: tuple[float, int]
-) -> None:
-    """These are the minutes in which the figure has most likely been shifted."""
-    assert latest(values) == evidence_of_last
-
-
-def labelled(part: int, whole: int) -> dict[str, int]:
-    """What a minute counts of documents."""
-    return {"labelled_results": part, "unique_results": whole}
-
-
-def test_minutes_that_wait_for_their_labels_are_unlabelled() -> None:
-    """By the share of the minutes around, so that one without documents waits as those do."""
-    usual_share, done, waiting = 0.5, labelled(50, 100), labelled(0, 100)
-    hour = [done] * 30 + [waiting] * 10 + [labelled(0, 0)] + [waiting] * 10 + [{}] * 9
-
-    found = unlabelled_minutes(hour, usual_share)
-
-    assert set(range(32, 53)) <= found <= set(range(29, 53))
-
-
-def test_an_hour_with_its_usual_labels_is_labelled() -> None:
-    """Also if that are few of the documents; with clearly fewer it is not."""
-    at = [labelled(round(100 * 0.2 * LABELLED) + more, 100) for more in (1, -1)]
-
-    assert unlabelled_minutes([at[0]] * 60, 0.2) == frozenset()
-    assert unlabelled_minutes([at[1]] * 60, 0.2) == frozenset(range(60))
-    assert unlabelled_minutes([{}] * 60, 0.2) == frozenset()
 
 
 @EACH

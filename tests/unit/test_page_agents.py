@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import product
+from dataclasses import replace
 
 import pytest
 
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING
-from stream_metrics.core.alerts.calibration import threshold
+from stream_metrics.core.alerts.evidence import LEAST_ACTIVE
 from stream_metrics.core.alerts.figures import FIGURES, Figure
-from stream_metrics.core.alerts.files import FALSE_ALARMS
-from stream_metrics.core.alerts.hour import (
-    LEAST_ACTIVE,
-    gathered,
-    parts,
-    steps,
-    usual,
-    waits_for_labels,
-)
+from stream_metrics.core.alerts.hour import LEAST_PARTS
+from stream_metrics.core.alerts.shifts import Evidence
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, without_loops
 from stream_metrics.live.page import agent_rules
 from stream_metrics.live.page.agent_rules import LIKELY, is_new
@@ -57,9 +50,6 @@ EACH = pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name
 LABELLED = pytest.mark.parametrize(
     "figure", [figure for figure in FIGURES if figure.labelled], ids=lambda figure: figure.name
 )
-WAITING = pytest.mark.parametrize(
-    "figure", [*filter(waits_for_labels, FIGURES)], ids=lambda figure: figure.name
-)
 
 
 def at(of: Of, ratio: float, whole: int) -> Sums:
@@ -80,32 +70,47 @@ def judged(figure: Figure, day: list[Sums], hour: list[Sums]) -> Finding:
 
 def evidence_of(figure: Figure, of: Course) -> tuple[float, float]:
     """The evidence of a small and of a large shift."""
-    known = usual(figure, parts(figure, of.day))
-    assert known is not None
-    nats = threshold(figure.name, FALSE_ALARMS)
-    small, large = (
-        gathered(figure, steps(figure, shift, known, parts(figure, of.hour), nats))[-1]
-        for shift in figure.shifts
-    )
+    evidence = (of.evidence or {})[figure.name].evidence
+    assert evidence is not None
+    small, large = evidence
     return small, large
 
 
+def with_evidence(figure: Figure, **found: tuple[float, float]) -> Course:
+    """An agent that has this evidence, its own or that of its pool."""
+    _, of, usually, _ = RULES[figure.name]
+    now = course(usual_day(figure), [at(of, usually, 50)] * 60)
+    stands = (now.evidence or {})[figure.name]
+    shifts = {name: tuple(Evidence(value, 4) for value in each) for name, each in found.items()}
+    return replace(now, evidence={figure.name: replace(stands, **shifts)})  # type: ignore[arg-type]
+
+
 @EACH
-def test_a_shift_is_a_fault_from_its_threshold_on(figure: Figure) -> None:
+@pytest.mark.parametrize("large", [0.0, 1.0, 1.01, 2.0])
+@pytest.mark.parametrize("small", [0.0, 1.0, 1.01])
+def test_a_shift_is_a_fault_above_its_threshold(figure: Figure, small: float, large: float) -> None:
     """With a little less it is none; a large shift is critical where its alert pages."""
-    rule, of, usually, bad = RULES[figure.name]
-    day, seen = usual_day(figure), set()
+    rule = RULES[figure.name][0]
 
-    for whole, part, minutes in product(range(2, 120, 2), (1, 0.6, 0.5), (1, 4)):
-        now = course(day, [at(of, usually + part * (bad - usually), whole)] * minutes)
-        small, large = evidence_of(figure, now)
-        level = rule(now).level
-        seen.add(level)
+    level = rule(with_evidence(figure, own=(small, large))).level
 
-        assert (level in FAULTS) == (max(small, large) >= 1)
-        assert (level == CRITICAL) == (large >= 1 and figure.pages)
-    assert seen >= ({CRITICAL, WARNING} if figure.pages else {WARNING})
-    assert seen - set(FAULTS)
+    assert (level in FAULTS) == (max(small, large) > 1)
+    assert (level == CRITICAL) == (large > 1 and figure.pages)
+
+
+@EACH
+def test_agents_have_a_fault_together_that_none_has_alone(figure: Figure) -> None:
+    """That of their pool, at the same thresholds."""
+    rule = RULES[figure.name][0]
+    one = with_evidence(figure, own=(0.6, 0.7), pooled=(1.2, 1.0))
+    worse = with_evidence(figure, own=(0.6, 0.7), pooled=(1.0, 1.2))
+    well = with_evidence(figure, own=(0.6, 0.7), pooled=(0.9, 1.0))
+
+    assert rule(one).level not in FAULTS
+    assert rule.pool_level(one) == WARNING
+    assert rule.pool_level(worse) == (CRITICAL if figure.pages else WARNING)
+    assert rule.pool_level(well) is None
+    assert rule.pool_level(course(usual_day(figure), [])) is None
 
 
 @pytest.mark.parametrize("figure", [f for f in FIGURES if f.limited], ids=lambda f: f.name)
@@ -132,52 +137,6 @@ def test_a_fault_says_since_when_how_it_is_and_what_is_usual(figure: Figure) -> 
     assert fault.level in FAULTS
     assert "the last 5 minutes" in fault.why
     assert "; usually it is " in fault.why
-
-
-@EACH
-def test_agents_have_a_fault_together_that_none_has_alone(figure: Figure) -> None:
-    """What their minutes add is added up, whatever is usual for each."""
-    rule, of, usually, bad = RULES[figure.name]
-    day = usual_day(figure)
-    alone = next(
-        now
-        for whole, part in product(range(1, 400), (1, 0.6, 0.4))
-        if 0.5
-        < max(
-            evidence_of(
-                figure, now := course(day, [at(of, usually + part * (bad - usually), whole)] * 4)
-            )
-        )
-        < 0.9
-    )
-    well = course(day, [at(of, usually, 20)] * 60)
-    assert rule(alone).level not in FAULTS
-
-    assert rule.level_of([alone] * 2) in FAULTS
-    assert rule.level_of([alone]) is None
-    assert rule.level_of([well] * 50) is None
-    assert rule.level_of([]) is None
-
-
-@EACH
-def test_a_pool_of_one_agent_is_judged_as_the_agent(figure: Figure) -> None:
-    """Its evidence is the same at any size of a shift."""
-    rule, of, usually, bad = RULES[figure.name]
-    for whole, part in product(range(2, 120, 6), (1, 0.6, 0.5)):
-        now = course(usual_day(figure), [at(of, usually + part * (bad - usually), whole)] * 4)
-        level = rule(now).level
-
-        assert rule.level_of([now]) == (level if level in FAULTS else None)
-
-
-@EACH
-def test_an_agent_of_which_nothing_is_usual_adds_nothing(figure: Figure) -> None:
-    """The evidence about its pool is that of the others."""
-    rule, of, usually, bad = RULES[figure.name]
-    new = course(usual_day(figure, LEAST_ACTIVE - 1), [at(of, bad, 100)] * 60)
-    well = course(usual_day(figure), [at(of, usually, 20)] * 60)
-
-    assert rule.level_of([new, well]) is None
 
 
 @EACH
@@ -267,25 +226,6 @@ def test_a_figure_that_may_be_chance_is_said_to_be() -> None:
     assert most >= 1
 
 
-@EACH
-def test_the_same_incident_is_noticed_again_the_day_after(figure: Figure) -> None:
-    """That of yesterday is left out of what is usual."""
-    _, of, usually, bad = RULES[figure.name]
-    well = [at(of, usually, 1_000)]
-    day = well * 30 + [at(of, bad, 2_000)] * 4 + well * 20
-
-    again = judged(figure, day, [at(of, usually, 50)] * 50 + [at(of, bad, 50)] * 10)
-
-    assert again.level in FAULTS
-    assert again.why.endswith(f"; usually it is {text_of(figure, usually)}")
-
-
-def text_of(figure: Figure, ratio: float) -> str:
-    """A ratio as the findings of its rule have it."""
-    _, of, _, _ = RULES[figure.name]
-    return judged(figure, [at(of, ratio, 100)] * 50, [at(of, ratio, 50)] * 60).why.split()[-1]
-
-
 # -- what is missing -------------------------------------------------------------------------------
 
 
@@ -319,11 +259,11 @@ def test_a_new_agent_has_no_usual_figures(figure: Figure) -> None:
     few = [at(of, usually, 9_000)] * (LEAST_ACTIVE - 1)
 
     unknown = judged(figure, few, [at(of, bad, 900)] * 60)
-    known = judged(figure, [*few, at(of, usually, 100)], [at(of, bad, 900)] * 60)
+    known = judged(figure, [*few, *usual_day(figure, 20)], [at(of, bad, 900)] * 60)
 
     assert unknown.level == UNKNOWN
     assert re.search(
-        f"{LEAST_ACTIVE - 1} stretches of 24 minutes with [a-z ]+ in the day before the last hour, "
+        f"{LEAST_ACTIVE - 1} minutes with [a-z ]+ in the day before the last hour, "
         f"{LEAST_ACTIVE} are needed to know what is usual$",
         unknown.why,
     )
@@ -336,7 +276,7 @@ def test_the_last_hour_is_not_part_of_what_is_usual(figure: Figure) -> None:
     _, of, _, bad = RULES[figure.name]
 
     assert judged(figure, [], [at(of, bad, 900)] * 60).level == UNKNOWN
-    assert "0 stretches of 24 minutes" in judged(figure, [], [at(of, bad, 900)] * 60).why
+    assert "0 minutes" in judged(figure, [], [at(of, bad, 900)] * 60).why
 
 
 @pytest.mark.parametrize(
@@ -346,16 +286,15 @@ def test_the_last_hour_is_not_part_of_what_is_usual(figure: Figure) -> None:
             agent_rules.srr_spike,
             srr(61, 100),
             "61% of its results in the last hour repeat what the turn had already, which is above "
-            "40%; whether that is unusual cannot be told yet: 0 stretches of 24 minutes with "
-            "results in the day before the last hour, 5 are needed to know what is usual",
+            "40%; whether that is unusual cannot be told yet: 0 minutes with "
+            "results in the day before the last hour, 30 are needed to know what is usual",
         ),
         (
             agent_rules.missed_retrievals,
             missed(30, 100),
             "the gate skipped a search that was needed in 30% of the cases of the last hour, which "
-            "is above 20%; whether that is unusual cannot be told yet: 0 stretches of 24 minutes "
-            "with labelled decisions in the day before the last hour, 5 are needed to know what is "
-            "usual",
+            "is above 20%; whether that is unusual cannot be told yet: 0 minutes with labelled "
+            "decisions in the day before the last hour, 30 are needed to know what is usual",
         ),
     ],
 )
@@ -372,7 +311,7 @@ def test_a_new_agent_below_the_threshold_or_with_few_results_is_not_named(hour: 
     unknown = agent_rules.srr_spike(course([], hour))
 
     assert (unknown.level, unknown.above) == (UNKNOWN, False)
-    assert unknown.why.startswith("0 stretches of 24 minutes with results in ")
+    assert unknown.why.startswith("0 minutes with results in ")
 
 
 @pytest.mark.parametrize(
@@ -409,19 +348,18 @@ def test_inactive_agents_do_not_lack_data(
     assert rule(course([usually] * 50, [now] * 60)) == Finding(NONE, why)
 
 
-@WAITING
-def test_minutes_without_their_labels_are_no_evidence(figure: Figure) -> None:
+@LABELLED
+def test_an_hour_without_its_labels_is_no_evidence(figure: Figure) -> None:
     """What is settled there needs no label, and is not like the rest; once labels come, it is."""
-    _, of, usually, bad = RULES[figure.name]
-    hour = [at(of, usually, 40)] * 50
-    waiting = [{**at(of, bad, 40), "u": 90, "l": 40}] * 10
-    came = [at(of, bad, 40)] * 10
+    _, of, _, bad = RULES[figure.name]
+    waiting = [{**at(of, bad, 40), "u": 90, "l": 40}] * 60
+    came = [at(of, bad, 40)] * 60
 
-    assert judged(figure, usual_day(figure), [*hour, *waiting]).level == OK
-    assert judged(figure, usual_day(figure), [*hour, *came]).level in FAULTS
+    assert judged(figure, usual_day(figure), waiting).level not in FAULTS
+    assert judged(figure, usual_day(figure), came).level in FAULTS
 
 
-@WAITING
+@LABELLED
 def test_an_hour_without_its_labels_is_no_verdict(figure: Figure) -> None:
     """The finding says that few have come."""
     _, of, usually, _ = RULES[figure.name]
@@ -459,7 +397,7 @@ def test_what_labels_alone_can_show_is_unknown_without_them(
     unknown = rule(course([unlabelled] * 50, [unlabelled] * 60))
 
     assert unknown.level == UNKNOWN
-    assert f"0 stretches of 24 minutes with {why} in " in unknown.why
+    assert f"0 minutes with {why} in " in unknown.why
 
 
 @pytest.mark.parametrize(
@@ -477,14 +415,14 @@ def test_what_is_as_bad_as_can_be_is_not_judged(
 
 
 @EACH
-@pytest.mark.parametrize("window", ["1h", "24h"])
-def test_a_rule_names_a_window_that_is_not_kept(figure: Figure, window: str) -> None:
-    """Settings may replace the default windows."""
+def test_evidence_needs_no_windows(figure: Figure) -> None:
+    """Settings may replace the default windows; only whether an agent is active is unknown then."""
     rule, of, usually, bad = RULES[figure.name]
-    kept = [each for each in DEFAULT_WINDOWS if each.name != window]
-    day, hour = [at(of, usually, 100)] * 50, [at(of, bad, 900)] * 60
+    kept = [each for each in DEFAULT_WINDOWS if each.name not in ("1h", "24h")]
+    day = [at(of, usually, 100)] * 50
 
-    assert rule(course(day, hour, kept)) == Finding(UNKNOWN, f"the window {window} is not kept")
+    assert rule(course(day, [at(of, bad, 900)] * 60, kept)).level in FAULTS
+    assert rule(course(day, [{}], kept)) == Finding(UNKNOWN, "the window 1h is not kept")
 
 
 @pytest.mark.parametrize(
@@ -499,12 +437,20 @@ def test_a_rule_names_a_window_that_is_not_kept(figure: Figure, window: str) -> 
 )
 def test_a_rule_names_what_a_window_is_kept_without(figure: str, head: str, named: str) -> None:
     """Settings say which windows have which series."""
-    rule, of, usually, bad = RULES[figure]
+    rule, of, usually, _ = RULES[figure]
     hour = parse_window("1h")
     kept = [hour._replace(heads=hour.heads - {head}), parse_window("24h")]
-    found = rule(course([at(of, usually, 100)] * 50, [at(of, bad, 900)] * 60, kept))
+    found = rule(course([at(of, usually, 100)] * 50, [{}] * 60, kept))
 
     assert found == Finding(UNKNOWN, f"the window 1h is kept without {named}")
+
+
+def test_without_evidence_nothing_is_said_of_agents() -> None:
+    """It is gathered once all partitions have been read."""
+    now = replace(course([srr(1, 10)] * 50, [srr(9, 10)] * 60), evidence=None)
+
+    why = "the evidence is not known now; the log says why"
+    assert agent_rules.srr_spike(now) == Finding(UNKNOWN, why)
 
 
 @pytest.mark.parametrize("figure", ["repeated_searches", "empty_searches"])
@@ -525,8 +471,8 @@ def test_an_agent_is_new_until_enough_parts_of_its_day_have_searches() -> None:
     now = [found(9, 1)]
 
     assert is_new(course([], now))
-    assert is_new(course(now * (LEAST_ACTIVE - 1), now))
-    assert not is_new(course(now * LEAST_ACTIVE, now))
+    assert is_new(course(now * (LEAST_PARTS - 1), now))
+    assert not is_new(course(now * LEAST_PARTS, now))
     assert not is_new(course([], []))
 
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from stream_metrics.core.alerts.alert import CRITICAL
-from stream_metrics.core.alerts.hour import LEAST_ACTIVE
+from stream_metrics.core.alerts.hour import LEAST_PARTS
 from stream_metrics.core.engine.config import WINDOW_BUCKETS
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, parse_window, window_specs
 from stream_metrics.core.engine.window_sums import WindowSums
@@ -22,6 +22,7 @@ from stream_metrics.core.events.bugs import Bug
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from stream_metrics.live.page import agent_rules, figures
 from stream_metrics.live.page.board import MAX_DOCUMENTS, Board
+from stream_metrics.live.page.evidence import Evidence
 from stream_metrics.live.page.operations import SAMPLES, History, OperationsSample
 from stream_metrics.live.runaways import RunawayTurn
 from tests.page import NOON_US, Showcase
@@ -86,7 +87,7 @@ async def test_the_baseline_is_before_the_shown_window(window: str, usual: float
 
 
 @pytest.mark.parametrize("window", ["5m", "1h", "6h"])
-@pytest.mark.parametrize(("parts", "usual"), [(LEAST_ACTIVE - 1, None), (LEAST_ACTIVE, 0.0)])
+@pytest.mark.parametrize(("parts", "usual"), [(LEAST_PARTS - 1, None), (LEAST_PARTS, 0.0)])
 async def test_the_baseline_needs_traffic_in_enough_parts_of_the_day(
     parts: int, usual: float | None, window: str
 ) -> None:
@@ -155,7 +156,7 @@ async def test_the_banner_names_agents_of_which_nothing_is_usual_yet() -> None:
     """Agents with searches in enough parts of the day before are not among them."""
     old = [
         searched(f"old-{n}", 1, "ab", NOON_S - 7_200 - 1_440 * n, agent="old")
-        for n in range(LEAST_ACTIVE)
+        for n in range(LEAST_PARTS)
     ]
     new = [searched(f"{agent}-now", 1, "cd", agent=agent) for agent in ("old", "new")]
     showcase = await Showcase.new(*old, *new)
@@ -272,8 +273,7 @@ async def test_figures_of_loops_are_shown_of_a_window_that_has_them() -> None:
 
 async def test_a_page_of_state_without_figures_of_loops_says_what_they_need() -> None:
     """It was built under earlier tables."""
-    showcase = await Showcase.new(*EVENTS, now_us=NOW)
-    showcase.board.inputs = replace(showcase.board.inputs, loops=lambda: False)
+    showcase = await Showcase.new(*EVENTS, now_us=NOW, loops=False)
 
     shown = await showcase.state("1h")
 
@@ -282,6 +282,25 @@ async def test_a_page_of_state_without_figures_of_loops_says_what_they_need() ->
     findings = [f["why"] for rule in shown["rules"] if "searches_" in rule["name"]
                 for f in rule["findings"]]  # fmt: skip
     assert set(findings) == {agent_rules.NO_LOOPS}
+
+
+async def test_evidence_that_is_not_of_now_is_not_shown() -> None:
+    """Where the minutes of other workers cannot be read any more, nobody knows how agents do."""
+    showcase = await Showcase.new(*EVENTS, now_us=NOW)
+    showcase.board.interval_seconds = 0.0
+    before = await showcase.state("1h")
+    evidence = showcase.board.inputs.evidence
+    assert isinstance(evidence, Evidence)
+    evidence.problem = "the store does not answer"
+
+    after = await showcase.state("1h")
+
+    def whys(shown: dict[str, Any]) -> set[str]:
+        (rule,) = [rule for rule in shown["rules"] if rule["name"] == "srr_spike"]
+        return {found["why"] for found in rule["findings"]}
+
+    assert whys(after) == {"the evidence is not known now; the log says why"}
+    assert not whys(before) & whys(after)
 
 
 async def test_turns_that_run_away_are_a_fault_of_the_page() -> None:
@@ -372,7 +391,7 @@ async def test_an_unknown_window_is_refused(showcase: Showcase) -> None:
 def test_the_default_window_exists(kept: tuple[str, ...], default: str) -> None:
     """It is 1h if that exists, else the middle one."""
     specs = tuple(map(parse_window, kept))
-    inputs: Any = type("Inputs", (), {"specs": specs, "group": None})()
+    inputs: Any = type("Inputs", (), {"specs": specs, "group": None, "evidence": None})()
     board = Board(inputs)
 
     assert board.view(None, None).window.name == default

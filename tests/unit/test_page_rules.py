@@ -16,7 +16,7 @@ from stream_metrics.live.page.group import Coverage
 from stream_metrics.live.page.operations import History, OperationsSample
 from stream_metrics.live.page.rules import RULES, judge, pools_of, verdict
 from stream_metrics.live.page.worker_rules import Worker
-from tests.rules.page import course, found, srr
+from tests.rules.page import course, found, in_pool, srr
 
 BY_NAME = {rule.name: rule for rule in RULES}
 WELL = Worker(OperationsSample(0), History(), {}, coverage=Coverage((), 1))
@@ -320,17 +320,18 @@ def test_a_fault_of_a_pool_is_shown_for_the_agents_whose_alerts_fire() -> None:
     """These have traffic in the last half hour, and it is known what is usual for them."""
     day, bad = [srr(25, 100)] * 50, [srr(14, 20)] * 2
     always = [srr(97, 100)] * 50
-    agents = {
-        "a": course(day, bad),
-        "b": course(day, bad),
-        "hardly worse": course(always, [srr(1, 1), *[srr(0, 0)] * 2]),
-        "asleep": course(day, []),
-        "not lately": course(day, [*bad, *[srr(0, 0)] * 35]),
-        "new": course(day[:3], bad),
-        OTHER: course(day, bad),
-        "of no pool": course(day, bad),
+    found = {
+        "a": (day, bad),
+        "b": (day, bad),
+        "hardly worse": (always, [srr(1, 1), *[srr(0, 0)] * 2]),
+        "asleep": (day, []),
+        "not lately": (day, [*bad, *[srr(0, 0)] * 35]),
+        "new": (day[:3], bad),
+        OTHER: (day, bad),
+        "of no pool": (day, bad),
     }
-    members = dict.fromkeys(agents.keys() - {"of no pool"}, "the index")
+    members = dict.fromkeys(found.keys() - {"of no pool"}, "the index")
+    agents = in_pool(found, members)
     pools = pools_of(members, agents)
 
     (state,) = judge(agents, WELL, [BY_NAME["srr_spike"]], pools=pools)

@@ -69,24 +69,6 @@ def test_a_template_that_gives_no_link_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_rate_of_false_alarms_sets_thresholds(tmp_path: Path) -> None:
-    """Only the rules of evidence depend on it."""
-    run("--out", str(tmp_path), "--false-alarms", "5")
-    found, usual = written(tmp_path), rule_files()
-
-    assert {name for name in usual if found[name] != usual[name]} == {"evidence.rules.yml"}
-    assert found == rule_files(false_alarms=5)
-
-
-@pytest.mark.parametrize("rate", ["0.0001", "0", "-1", "nan"])
-def test_a_rate_that_was_not_measured_is_refused(rate: str, tmp_path: Path) -> None:
-    """The error says how few false alarms can be had, and nothing is written."""
-    with pytest.raises(UsageError, match=r"--false-alarms: .*the fewest are \d"):
-        run("--out", str(tmp_path / "out"), "--false-alarms", rate)
-
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """One example is the path of a file."""
     (tmp_path / "file").write_text("")

@@ -71,6 +71,15 @@ async def test_a_turn_runs_away_from_so_many_iterations_on() -> None:
     assert (before, fed.longest()) == (0, FEW + 2)
 
 
+async def test_an_agent_is_measured_from_its_first_search_on() -> None:
+    """So that a panel has a line at 0, and not none, where no turn runs away."""
+    fed = Fed()
+    await fed.take(*iterations(1, 1))
+
+    of = {"agent": DEFAULT_AGENT}
+    assert fed.registry.get_sample_value("streammetrics_runaway_turn_iterations", of) == 0
+
+
 async def test_turns_of_one_conversation_are_no_runaway_together() -> None:
     """Each of them counts for itself."""
     fed = Fed()

@@ -9,6 +9,8 @@ import os
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from threading import Timer
@@ -33,7 +35,9 @@ from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import database_of, held, prepare_database
 from stream_metrics.live.local.log import Log
 from stream_metrics.live.readers.export import export_state
+from stream_metrics.live.worker.clock import Clock
 from tests import oracle
+from tests.gathered import of_the_log, searches, values
 from tests.helpers import ran, wait_until
 from tests.serving import Served, check_file, everything, serving
 from tests.telemetry import CAPTURES
@@ -68,11 +72,13 @@ def events(conversations: int = 12, seed: int = 1) -> list[bytes]:
 
 
 @asynccontextmanager
-async def working(folder: Path, **serve: Any) -> AsyncIterator[tuple[ServeProcess, str, str]]:
+async def working(
+    folder: Path, clock: Clock | None = None, /, **serve: Any
+) -> AsyncIterator[tuple[ServeProcess, str, str]]:
     """A process in this one, and its addresses."""
     chosen = settings(folder, **serve)
     database = Database(prepare_database(folder))
-    process = ServeProcess(chosen, database)
+    process = ServeProcess(chosen, database, clock)
     try:
         async with listening(process, chosen) as (page, receiver):
             work = asyncio.create_task(process.run())
@@ -135,6 +141,29 @@ async def test_page_and_metrics_are_a_workers(tmp_path: Path) -> None:
     rules = {rule["name"] for rule in json.loads(found["api/state"][1])["rules"]}
     assert {"dead_letters", "traces_refused"} <= rules
     assert not rules & {"kafka", "redis", "memory"}
+
+
+async def test_evidence_is_that_of_what_was_received(tmp_path: Path) -> None:
+    """By the minute in which it was, also after a restart; an agent that repeats itself shows."""
+    first = NOW_S // 60
+    some = {first + minute for minute in (*range(35), *range(188, 200))}
+    sent = [event for event in searches(first, 200) if event["occurred_at"] // 60 in some]
+    now_s = sent[0]["occurred_at"]
+    clock = Clock(lambda: 1_000 * now_s)
+    async with working(tmp_path, clock) as (process, _, receiver):
+        for at_s, at_once in groupby(sent, itemgetter("occurred_at")):
+            now_s = at_s
+            await post(receiver, json.dumps(list(at_once)).encode())
+        await read_all(process)
+    now_s = 60 * (now_s // 60 + 1)
+    async with working(tmp_path, clock) as (process, _, _):
+        gauges = process.operations.evidence
+        await wait_until(lambda: gauges.gathered, 30, "no evidence is told")
+        assert gauges.gathered is not None
+        found = values(gauges.gathered.stands)
+
+    assert found == values(of_the_log(sent, now_s // 60 - 1))
+    assert found["first", "srr"][0][1] > 1 > found["second", "srr"][0][0]
 
 
 def not_asked() -> Traces:

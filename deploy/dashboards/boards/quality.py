@@ -157,10 +157,10 @@ QUALITY = Board(
                 Panel(
                     "Evidence of shifts",
                     "Evidence that a figure of an agent has shifted against its last day, in units "
-                    "of the threshold: alerts fire from 1 on, and it is 2 at most. Needs the "
-                    "recording rules, and a few hours of traffic.",
+                    "of the threshold: alerts fire above 1, and it is 2 at most. Needs a few hours "
+                    "of traffic.",
                     [Query(
-                        f'max by (agent, figure) ({LEVEL}{{job=~"$job", agent=~"$agent"}})',
+                        f"max by (agent, figure) ({select(LEVEL, agent='~$agent')})",
                         "{{agent}}: {{figure}}",
                     )],
                     "short", width=24, thresholds=(1.0,), decimals=2,

@@ -1,18 +1,15 @@
 """Counts by arrival: what a batch adds to each agent's figures and what it takes back.
 
-Windows put a search at the time of its event, and correct it there when a label comes. Alerts that
-gather evidence minute by minute need each change once, in the minute in which it arrives.
+Windows put a search at the time of its event, and correct it there when a label comes. Evidence
+needs each change once, in the minute in which it arrives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from stream_metrics.core.engine.cells import CODES, LOOPS
-from stream_metrics.core.engine.state import Cell
-from stream_metrics.core.engine.windows import Names
 
 # Families that are counted as they are.
 _WHOLE: Final = ("d", "r", "s", "sg", "sr", "sG", "si", "a", "aa", "e")
@@ -37,12 +34,12 @@ BILLIONTHS: Final = frozenset({"rerank_ndcg_shown", "rerank_ndcg_baseline"})
 """Counts in billionths of what they count."""
 
 YOUNG_MS: Final = 600_000
-"""Records further than this from the present count nothing: a backlog or a state that is read again
+"""Records further than this from the present are no news: a backlog or a state that is read again
 repeats hours, and what was wrong then must not look as if it were wrong now."""
 
 
 def is_young(timestamp_ms: int | None, now_ms: int) -> bool:
-    """Whether a record of this timestamp counts; one without a timestamp does not.
+    """Whether a record of this timestamp is news; one without a timestamp is not.
 
     >>> is_young(1_000, 600_000), is_young(1_000, 601_000), is_young(None, 0)
     (True, False, False)
@@ -57,29 +54,6 @@ def counts_of_state(loops: bool) -> frozenset[str]:
     (True, False)
     """
     return frozenset(COUNTS) if loops else frozenset(COUNTS) - OF_LOOPS
-
-
-def net_arrivals(cells: Iterable[tuple[int, Cell]], names: Names) -> dict[str, dict[str, int]]:
-    """What signed cells add to each count, by agent; less than 0 if more is taken back.
-
-    Sums over batches do not depend on how records were split into batches.
-
-    >>> names = Names(frozenset({"support"}), frozenset())
-    >>> found, repeated = {"s": 1, "r": 10}, {"s": 1, "r": 10, "d": 4}
-    >>> net_arrivals([(-1, Cell(0, "support", found)), (1, Cell(0, "support", repeated))], names)
-    {'support': {'duplicate_results': 4}}
-    """
-    found: dict[str, dict[str, int]] = {}
-    for sign, cell in cells:
-        into = found.setdefault(names.agent(cell.agent), {})
-        for code, value in cell.sums.items():
-            for count in counts_of(code):
-                into[count] = into.get(count, 0) + sign * value
-    return {
-        agent: kept
-        for agent, counts in found.items()
-        if (kept := {count: value for count, value in counts.items() if value})
-    }
 
 
 @lru_cache(maxsize=8_192)

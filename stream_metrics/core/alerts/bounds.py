@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stream_metrics.core.alerts.promql import Value, clamp, sqrt
+from stream_metrics.core.alerts.promql import Value, at_least, sqrt
 
 Bound = Callable[[Value, Value, Value], Value]
 
@@ -16,7 +16,7 @@ Bound = Callable[[Value, Value, Value], Value]
 def share_below(deviations: float, design: float, least: float) -> Bound:
     """For a share whose complement is assumed to be ``least`` at least."""
     return lambda value, usual, count: (
-        value < usual - deviations * sqrt(design * usual * clamp(1 - usual, least) / count)
+        value < usual - deviations * sqrt(design * usual * at_least(1 - usual, least) / count)
     )
 
 

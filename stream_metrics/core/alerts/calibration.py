@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+FALSE_ALARMS: Final = 1.0  # a month and agent, of all figures
+
 MEASURED: Final[dict[str, tuple[tuple[float, float], ...]]] = {
     "srr": (
         (7, 16), (7.5, 12), (8, 8.8), (8.5, 6.6), (9, 4.9), (9.5, 3.8), (10, 2.9), (10.5, 2.2),
@@ -88,6 +90,11 @@ def threshold(figure: str, false_alarms: float) -> float:
         f"thresholds for {false_alarms:g} false alarms a month and agent were not measured; "
         f"the fewest are {fewest():.2g}"
     )
+
+
+def thresholds(false_alarms: float) -> dict[str, float]:
+    """Those of all figures. Raises ``OutOfRange``."""
+    return {figure: threshold(figure, false_alarms) for figure in MEASURED}
 
 
 def fewest() -> float:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, log
 from typing import Final
-
-from stream_metrics.core.alerts.promql import Value, clamp, ln
 
 STRADDLED: Final = 3
 _EXAMPLE: Final = 0.05  # a usual share of wrong decisions
@@ -27,9 +25,10 @@ class Normal:
     power: int
     complement: int
 
-    def floor(self, usual: Value) -> Value:
+    def floor(self, usual: float) -> float:
         """The least variance."""
-        return self.times * usual**self.power * (1 - usual) ** self.complement
+        found: float = self.times * usual**self.power * (1 - usual) ** self.complement
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,9 @@ class Shift:
     times: float
     least: float = LEAST
 
-    def size(self, usual: Value) -> Value:
+    def size(self, usual: float) -> float:
         """The size of the shift."""
-        return clamp(self.times * usual, self.least)
+        return max(self.times * usual, self.least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,23 +89,23 @@ class Figure:
             return f"over {1 + shift.times / 2:g} times the usual share"
         return f"below {100 - 50 * shift.times:g}% of what is usual"
 
-    def weights(self, shift: Shift, usual: Value, variance: Value) -> tuple[Value, Value]:
+    def weights(self, shift: Shift, usual: float, variance: float) -> tuple[float, float]:
         """What a unit of the numerator and one of the denominator add to the evidence, in nats.
 
         It is the logarithm of the likelihood ratio of the shifted and the usual ratio.
         """
         size = shift.size(usual)
         if self.model is None:
-            shifted = clamp(usual + size, high=self.high)
-            miss = ln((1 - shifted) / (1 - usual))
-            return ln(shifted / usual) - miss, miss
+            shifted = min(usual + size, self.high)
+            miss = log((1 - shifted) / (1 - usual))
+            return log(shifted / usual) - miss, miss
         return (
             self.sign * size / variance,
             -1 * size / variance * (self.sign * usual + size / 2),
         )
 
 
-def _over(ratio: Value) -> str:
+def _over(ratio: float) -> str:
     return f"over {ratio:.0%} where {_EXAMPLE:.0%} are usual"
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from stream_metrics.core.alerts.alert import CRITICAL, PERCENT, WARNING, Alert, Rule
+from stream_metrics.core.alerts.evidence import untold
 from stream_metrics.core.alerts.obstacles import GAP, PROGRESS, READING, REDIS, WAITS, lasting
 from stream_metrics.core.alerts.thresholds import (
     DEAD_LETTER_RECORDS,
     DEAD_LETTER_SECONDS,
     DEAD_LETTER_SHARE,
+    EVIDENCE_SECONDS,
     GAP_SECONDS,
     LAG_GROWS_SECONDS,
     LAG_LONG_SECONDS,
@@ -175,6 +177,17 @@ PIPELINE: Final = (
         "5m", None, "Some partitions have no worker",
         "Only {{ $value | humanize }} of the state's partitions are worked on. The figures lack "
         "the events of the others. The page of any worker says which these are.",
+    ),
+    # Without a worker that answers, there is none that could tell: an alert of its own says so.
+    _alert(
+        "StreamMetricsEvidenceMissing", CRITICAL,
+        "workers run, but none tells the evidence about agents, or what is told is "
+        f"{EVIDENCE_SECONDS // 60} minutes old",
+        untold(EVIDENCE_SECONDS),
+        "5m", None, "No worker tells how agents do",
+        "Workers run, but none tells the evidence about agents, or only an old one, so no alert "
+        "about what agents find begins or ends. The worker that has partition 0 tells it; its log "
+        "says why it does not.",
     ),
     _alert(
         "StreamMetricsCardinalityCapReached", WARNING,

@@ -96,15 +96,6 @@ def sqrt(value: Value) -> Value:
     return _call("sqrt", value) if isinstance(value, Promql) else math.sqrt(value)
 
 
-def ln(value: Value) -> Value:
-    """The natural logarithm."""
-    return _call("ln", value) if isinstance(value, Promql) else math.log(value)
-
-
-def clamp(value: Value, low: float = -math.inf, high: float = math.inf) -> Value:
-    """The value between ``low`` and ``high``."""
-    if not isinstance(value, Promql):
-        return min(max(value, low), high)
-    if high == math.inf:
-        return _call("clamp_min", value, low)
-    return _call("clamp_max", value, high) if low == -math.inf else _call("clamp", value, low, high)
+def at_least(value: Value, low: float) -> Value:
+    """The value, or ``low`` if that is more."""
+    return _call("clamp_min", value, low) if isinstance(value, Promql) else max(value, low)

@@ -6,7 +6,7 @@ such as job, namespace or cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.windows import LABELLED, NAMED, RERANKED, SRR
@@ -17,7 +17,6 @@ class Record(NamedTuple):
 
     name: str
     expr: str
-    labels: Mapping[str, str] = {}
 
 
 _EVENTS: Final = "job:streammetrics_events:increase_5m"

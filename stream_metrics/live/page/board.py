@@ -20,6 +20,7 @@ from stream_metrics import __version__
 from stream_metrics.core.alerts.figures import BY_NAME as EVIDENT
 from stream_metrics.core.alerts.hour import Counts
 from stream_metrics.core.alerts.obstacles import kind_of
+from stream_metrics.core.alerts.standing import Gathered
 from stream_metrics.core.alerts.thresholds import BASELINE
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.config import OTHER, WINDOW_BUCKETS
@@ -30,6 +31,7 @@ from stream_metrics.live.health import Health
 from stream_metrics.live.page import figures, rules
 from stream_metrics.live.page.agent_rules import NO_LOOPS, is_new, usual_ratio
 from stream_metrics.live.page.courses import Course, Courses, together
+from stream_metrics.live.page.evidence import Teller
 from stream_metrics.live.page.finding import LEVELS, NONE
 from stream_metrics.live.page.group import Coverage, Group, OwnedPartitions, own_coverage
 from stream_metrics.live.page.operations import History, OperationsSample, read_sample
@@ -51,7 +53,7 @@ class Inputs:
     ``own_runaways`` those of this one.
     ``loops`` tells whether the state has figures of loops. ``process`` is what is said of the one
     process without servers that serves the page, if it is one (``one_process.document``).
-    ``on_bug`` is told why a sample could not be taken.
+    ``on_bug`` is told why a sample could not be taken. Agents are judged by ``evidence``.
     """
 
     registry: CollectorRegistry
@@ -71,6 +73,7 @@ class Inputs:
     loops: Callable[[], bool] = lambda: True
     process: Callable[[], Mapping[str, Any] | None] = lambda: None
     on_bug: Callable[[Bug], None] = lambda _: None
+    evidence: Teller | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class _Snapshot:
     """The inputs of one document, copied on the event loop for the thread."""
 
     copies: dict[Windows, Windows]
+    gathered: Gathered | None
     owned: OwnedPartitions
     coverage: Coverage
     reasons: dict[str, str]
@@ -156,6 +160,8 @@ class Board:
         """The document as JSON in UTF-8, at most ``interval_seconds`` old."""
         if self.inputs.group is not None:
             await self.inputs.group.look()
+        if self.inputs.evidence is not None:
+            await self.inputs.evidence.look()
         now = time.monotonic()
         made = self._documents.get(view)
         if made is None or now - made[0] >= self.interval_seconds:
@@ -175,6 +181,8 @@ class Board:
         this worker count: each tells of its own."""
         if agents and self.inputs.group is not None:
             await self.inputs.group.read()
+        if agents and self.inputs.evidence is not None:
+            await self.inputs.evidence.read()
         loop = asyncio.get_running_loop()
         look = replace(self._snapshot(), runaways=self.inputs.own_runaways())
         return await loop.run_in_executor(self._thread, self._judge, look, agents)
@@ -185,15 +193,19 @@ class Board:
         self._thread.shutdown(wait=False)
         if self.inputs.group is not None:
             self.inputs.group.close()
+        if self.inputs.evidence is not None:
+            self.inputs.evidence.close()
 
     def _snapshot(self) -> _Snapshot:
         inputs, owned, group = self.inputs, self.inputs.owned(), self.inputs.group
+        evidence = inputs.evidence
         building = inputs.health.generation if inputs.health.building else 0
         copies = {windows: windows.snapshot() for windows in inputs.windows()}
         if group is not None and not building:
             copies |= group.windows()
         return _Snapshot(
             copies,
+            None if evidence is None or evidence.problem else evidence.gathered,
             owned,
             own_coverage(owned) if group is None else group.coverage(),
             inputs.health.unready_reasons(),
@@ -211,6 +223,7 @@ class Board:
     def _make(self, view: View, look: _Snapshot) -> bytes:
         self._running.keep(look.specs)
         self._running.update(look.copies, look.now_us)
+        self._running.tell(look.gathered and look.gathered.stands)
         document = self._document(view, look)
         return json.dumps(document, separators=(",", ":")).encode()
 
@@ -221,6 +234,7 @@ class Board:
             return Judged(rules.judge({}, worker, inputs.rules, inputs.runbook_url), agents=False)
         self._running.keep(look.specs)
         self._running.update(look.copies, look.now_us)
+        self._running.tell(look.gathered and look.gathered.stands)
         courses = self._courses(look)
         pools = rules.pools_of(inputs.pools, courses)
         states = rules.judge(courses, worker, inputs.rules, inputs.runbook_url, pools)

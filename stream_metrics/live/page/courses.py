@@ -13,6 +13,7 @@ from typing import Final
 
 from stream_metrics.core.alerts.arrivals import counts_of
 from stream_metrics.core.alerts.hour import Counts
+from stream_metrics.core.alerts.standing import Stands, Told
 from stream_metrics.core.alerts.thresholds import BASELINE, RECENT
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.window import Window
@@ -30,13 +31,15 @@ class Course:
 
     ``hour`` has the counts of each minute of the last hour, ``day`` those of each part of the last
     day without that hour, the oldest first. ``families`` are the codes of the families of series
-    that each window has.
+    that each window has. ``evidence`` is what stands of figures, by name; None if that is not
+    known.
     """
 
     sums: ByWindow
     hour: Sequence[Counts] = ()
     day: Sequence[Counts] = ()
     families: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    evidence: Mapping[str, Stands] | None = None
 
 
 class Courses(WindowSums):
@@ -46,6 +49,7 @@ class Courses(WindowSums):
         super().__init__()
         self._specs: dict[str, Window] = {}
         self._courses: dict[str, tuple[range, Course]] = {}  # with their last minutes
+        self._told: Told | None = None
         self.keep(specs)
         self._counts: dict[str, dict[str, dict[int, dict[str, int]]]] = {RECENT: {}, BASELINE: {}}
 
@@ -54,6 +58,12 @@ class Courses(WindowSums):
         found = {spec.name: spec for spec in specs}
         if found != self._specs:
             self._specs = found
+            self._courses.clear()
+
+    def tell(self, told: Told | None) -> None:
+        """Note what stands; None if that is not known."""
+        if told is not self._told:
+            self._told = told
             self._courses.clear()
 
     def add(self, window: str, at: Bucket, sums: Sums, sign: int) -> None:
@@ -86,6 +96,7 @@ class Courses(WindowSums):
             list(self._hour(agent, now_us)),
             self._day(agent, now_us),
             {name: spec.heads for name, spec in self._specs.items()},
+            None if self._told is None else self._told.get(agent, {}),
         )
         if any(agent in by_agent for by_agent in self._counts.values()):
             self._courses[agent] = (minute, course)

@@ -1,8 +1,8 @@
 """The rules of the page: agents by the evidence that alerts go by, the worker by their conditions.
 
-Prometheus gathers evidence from what arrives, and waits before it alerts. The page gathers it from
-the sums of all partitions, and judges lag and the like of its own worker only. With too little
-data, or without that of all partitions, the page says so and does not report that all is ok.
+Prometheus waits before it alerts, the page does not, and judges lag and the like of its own worker
+only. With too little data, or without that of all partitions, the page says so and does not report
+that all is ok.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stream_metrics.core.alerts.alert import CRITICAL, RUNBOOK, WARNING
-from stream_metrics.core.alerts.hour import LEAST_ACTIVE
+from stream_metrics.core.alerts.hour import LEAST_PARTS
 from stream_metrics.core.alerts.obstacles import (
     FETCH,
     KAFKA,
@@ -41,7 +41,7 @@ from stream_metrics.live.page.worker_rules import Waits, Worker, WorkerRule
 
 MAX_NEW_AGENTS: Final = 3
 KNOWN_HOURS: Final = 1 + round(
-    LEAST_ACTIVE * 24 / WINDOW_BUCKETS
+    LEAST_PARTS * 24 / WINDOW_BUCKETS
 )  # with the last one, which is not usual
 
 _FIRES: Final = {alert.name: alert.fires for alert in ALERTS}
@@ -379,9 +379,8 @@ def _faults_of(rule: EvidenceRule, pools: Pools) -> dict[str, Finding]:
             level, f"over all agents of {name} together, this has shifted by more than chance"
         )
         for name, courses in pools.items()
-        if (level := rule.level_of(courses.values())) is not None
         for agent, course in courses.items()
-        if rule.counts(course)
+        if (level := rule.pool_level(course)) is not None
     }
 
 

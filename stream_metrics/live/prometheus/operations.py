@@ -28,7 +28,6 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.decode import REASONS
 from stream_metrics.core.events.wire import PAYLOADS
 from stream_metrics.live.ports import OutputMessage
-from stream_metrics.live.prometheus.arrivals import ALL_COUNTS, ArrivalCounters
 from stream_metrics.live.prometheus.catalogue import (
     BATCH_BOUNDS,
     CONVERSATION_SOURCES,
@@ -42,6 +41,7 @@ from stream_metrics.live.prometheus.catalogue import (
     STAGE_BOUNDS,
     STAGES,
 )
+from stream_metrics.live.prometheus.evidence import EvidenceGauges
 from stream_metrics.live.prometheus.histogram import FastHistogram
 from stream_metrics.live.prometheus.service_metrics import (
     ENDS_TOLD,
@@ -59,7 +59,7 @@ class Operations(ServiceMetrics):
 
     ``topics`` (the input topics) and ``windows`` (their names) have series from the start.
     ``dimension`` is the name of the label for agents, ``pools`` what agents share, by agent.
-    ``runaways`` are the turns that run away in the state in force.
+    ``runaways`` are the turns that run away in the state in force, ``evidence`` is that of figures.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Operations(ServiceMetrics):
         pools: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(registry)
-        self._arrivals = ArrivalCounters(registry, dimension)
+        self.evidence = EvidenceGauges(registry, dimension)
         self.runaways = RunawayTurns()
         self._longest = self._gauge(
             "runaway_turn_iterations",
@@ -341,13 +341,7 @@ class Operations(ServiceMetrics):
         """A batch spent ``seconds`` in one of ``STAGES``."""
         self._stages[name].observe(seconds)
 
-    def agents_known(self, agents: Iterable[str], counts: frozenset[str] = ALL_COUNTS) -> None:
-        """These agents have series, and the state has these counts."""
-        agents = frozenset(agents)
-        self._arrivals.know(agents, counts)
-        self._measure_runaways(agents)
-
-    def _measure_runaways(self, agents: Iterable[str]) -> None:
+    def agents_known(self, agents: Iterable[str]) -> None:
         """Have a gauge of each agent, which is read from ``runaways`` at each scrape."""
         for agent in set(agents) - self._measured:
             self._measured.add(agent)
@@ -365,20 +359,11 @@ class Operations(ServiceMetrics):
         if self._reading is not self._live:
             return
         self.runaways.note(turns)
-        self._measure_runaways(one.agent for one in turns)
+        self.agents_known(one.agent for one in turns)
 
     def forgotten(self, conversation_id: str) -> None:
         """A conversation was erased."""
         self.runaways.forget(conversation_id)
-
-    def arrived(self, net: Mapping[str, Mapping[str, int]]) -> None:
-        """Add what a batch added to the counts of ``core.alerts.arrivals`` and took back.
-
-        What a build reads is not new: the workers of the live state count it.
-        """
-        if self._reading is self._live:
-            self._arrivals.add(net)
-            self._measure_runaways(net)
 
     def counted(self, now_ms: int, timestamps_ms: Iterable[int]) -> None:
         """Records of these timestamps count in the windows from ``now_ms`` on."""

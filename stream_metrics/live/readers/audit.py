@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from stream_metrics.core.alerts.minutes import keeps_minutes
 from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.codec import decode_conversation, decode_sums
@@ -155,6 +156,8 @@ def _compare(number: int, reading: _Reading, options: AuditOptions, found: Audit
     computed = reading.computed
     stored: dict[BucketKey, Sums] = {}
     for (name, bucket, agent), data in reading.buckets.items():
+        if keeps_minutes(name):
+            continue  # conversations do not say when their parts arrived
         sums = _sums(number, (name, bucket, agent), data, reading)
         if name.startswith(EXPIRED):
             add(computed.setdefault((name.removeprefix(EXPIRED), bucket, agent), {}), sums, 1)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, TypeVar
 
+from stream_metrics.core.alerts.minutes import MINUTE_MS, Arrivals
 from stream_metrics.core.dedup.deduplicator import Deduplicator
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import (
@@ -51,22 +54,26 @@ class Work:
     ``conversation`` is its state after those of ``events`` that have been applied; None before
     ``Conversations.open``, and where a bug keeps it from being known. ``write``, ``cells`` (to
     subtract from, -1, or add to the windows) and ``message`` are what they change; ``write`` is
-    None if that is nothing.
+    None if that is nothing. ``minutes`` are those in which events arrived, None for those that
+    count nothing for alerts: without a time, or of an erased conversation, which says nothing about
+    how its agent does. ``arrivals`` are the cells by minute.
     """
 
     key: ConversationKey
     conversation_id: str
     events: list[tuple[DigestedEvent, Record]] = field(default_factory=list)
+    minutes: list[int | None] = field(default_factory=list)
     conversation: Conversation | None = None
     write: ConversationWrite | None = None
     cells: list[tuple[int, Cell]] = field(default_factory=list)
+    arrivals: list[Arrivals] = field(default_factory=list)
     message: OutputMessage | None = None
     last_record_ms: int = 0
 
     def undo(self) -> None:
         """Forget the state, and what has been changed."""
         self.conversation = self.write = self.message = None
-        self.cells, self.last_record_ms = [], 0
+        self.cells, self.arrivals, self.last_record_ms = [], [], 0
 
 
 class Conversations:
@@ -123,6 +130,8 @@ class Conversations:
                 works[key] = Work(key, conversation_id)
             work = works[key]
             work.events.append((event, record))
+            counts = record.timestamp_ms is not None and event.kind is not FORGET
+            work.minutes.append(time_ms // MINUTE_MS if counts else None)
             if time_ms > work.last_record_ms:
                 work.last_record_ms = time_ms
         return works
@@ -223,7 +232,13 @@ class Conversations:
             return
         try:
             events = [self._with_its_key(work, *event) for event in work.events]
-            self._take(work, events, observations)
+            first = work.minutes[0]
+            if work.minutes.count(first) == len(events):
+                self._take(work, events, first, observations)
+            else:
+                at_once = groupby(zip(work.minutes, events, strict=True), itemgetter(0))
+                for minute, taken in at_once:
+                    self._take(work, [event for _, event in taken], minute, observations)
         except MemoryError:
             raise
         except Exception as error:
@@ -256,7 +271,8 @@ class Conversations:
         work.undo()
         letters: list[DeadLetter] = []
         times_ms = _times_ms((record for _, record in work.events), self._options)
-        for (event, record), time_ms in zip(work.events, times_ms, strict=True):
+        taken = zip(work.events, work.minutes, times_ms, strict=True)
+        for (event, record), minute, time_ms in taken:
             if work.conversation is None:
                 await asyncio.sleep(0)  # heartbeats: many bugs in a large conversation take long
                 try:
@@ -271,7 +287,8 @@ class Conversations:
                     self._reject(work, error, letters)
                     break
             try:
-                self._take(work, [self._with_its_key(work, event, record)], observations)
+                events = [self._with_its_key(work, event, record)]
+                self._take(work, events, minute, observations)
             except MemoryError:
                 raise
             except Exception as error:
@@ -289,9 +306,13 @@ class Conversations:
         letters += (DeadLetter.of_bug(record, error) for _, record in work.events)
 
     def _take(
-        self, work: Work, events: Sequence[DigestedEvent], observations: Observations
+        self,
+        work: Work,
+        events: Sequence[DigestedEvent],
+        minute: int | None,
+        observations: Observations,
     ) -> None:
-        """Apply events to a conversation, and note all that has to be written and sent for it.
+        """Apply events of a minute, and note all that has to be written and sent for it.
 
         If that raises, the conversation is in no defined state.
         """
@@ -308,6 +329,8 @@ class Conversations:
             work.write.hot |= hot
             work.write.fingerprints |= fingerprints
         work.cells += changes.cells
+        if minute is not None:
+            work.arrivals.append((minute, changes.cells))
         work.message = message or work.message
 
     async def load(self, keys: Sequence[ConversationKey], retry: Retry) -> list[StoredConversation]:

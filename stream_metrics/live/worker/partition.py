@@ -20,7 +20,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
-from stream_metrics.core.alerts.arrivals import counts_of_state, is_young, net_arrivals
+from stream_metrics.core.alerts.arrivals import is_young
+from stream_metrics.core.alerts.minutes import MARK_BYTES, MARKS, Arrivals, ArrivedMinutes
 from stream_metrics.core.engine.cells import conversation_cells, dimension_of
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
@@ -129,6 +130,7 @@ class StatePartition:
         self.marks: set[str] = set()
         self.unsent = self._noted_unsent = 0  # batches of rows that a muted output has dropped
         self.windows = Windows(options.windows)
+        self.minutes = ArrivedMinutes()  # from which evidence is gathered
         self._left = Windows(
             expired_windows(options.windows)
         )  # of expired conversations, for audits
@@ -156,14 +158,14 @@ class StatePartition:
         self._names.forget()
         self.positions = dict(state.positions)
         self.marks = set(state.marks)
-        self.windows = Windows(self._options.windows)
+        self.windows, self.minutes = Windows(self._options.windows), ArrivedMinutes()
         self._left = Windows(expired_windows(self._options.windows))
         for (window, bucket, agent), data in state.buckets.items():
             self.windows.load(window, bucket, agent, data)
+            self.minutes.load(window, bucket, agent, data)
             self._left.load(window, bucket, agent, data)
         self._telemetry.agents_known(
-            {*self._options.agents, *(agent for _, _, agent in state.buckets)},
-            counts_of_state(self._options.engine.rules.tables.loops),
+            {*self._options.agents, *(a for window, _, a in state.buckets if window != MARKS)}
         )
 
     @property
@@ -224,8 +226,8 @@ class StatePartition:
         cells = [cell for work in works.values() for cell in work.cells]
         names = await self._ask(lambda: self._names.names(cells), retry)
         try:
-            arrived = self._arrivals(works, names)
-            call = self._call(cells, names, writes, positions, observations, arrived=arrived)
+            arrivals = [each for work in works.values() for each in work.arrivals]
+            call = self._call(cells, names, writes, positions, observations, arrivals=arrivals)
         except (MemoryError, DamagedState):
             raise
         except Exception as error:
@@ -294,13 +296,13 @@ class StatePartition:
         *,
         expired: Sequence[tuple[int, Cell]] = (),
         marks: Sequence[str] = (),
-        arrived: Mapping[str, Mapping[str, int]] | None = None,
+        arrivals: Sequence[Arrivals] = (),
     ) -> _Call:
         """The call that writes a batch; it may exceed the size limits.
 
         ``cells`` are subtracted from the windows (-1) or added to them. ``expired`` are the
         contributions of expiring conversations, which stay in the windows. ``marks`` are added to
-        those of the partition. ``arrived`` counts for alerts.
+        those of the partition. ``arrivals`` count for alerts.
         """
         record_time_us = 1000 * max((p.record_time_ms for p in positions.values()), default=0)
         touched = self.windows.changes(cells, names, record_time_us)
@@ -310,16 +312,19 @@ class StatePartition:
         if expired or not self._left.empty:
             left = self._left.changes(expired, names, record_time_us)
         self._batches += 1
+        batch_id = hashlib.blake2b(
+            self.token + self._batches.to_bytes(8, "big"), digest_size=16
+        ).digest()
+        mark = int.from_bytes(batch_id[:MARK_BYTES], "big")
+        minutes = self.minutes.changes(arrivals, names, record_time_us, mark)
         batch = BatchWrite(
             partition=self.number,
             token=self.token,
-            batch_id=hashlib.blake2b(
-                self.token + self._batches.to_bytes(8, "big"), digest_size=16
-            ).digest(),
+            batch_id=batch_id,
             expected={topic: position.offset for topic, position in self.positions.items()},
             positions=positions,
             conversations=writes,
-            buckets=touched | left,
+            buckets=touched | minutes | left,
             marks=marks,
         )
         size, arguments = estimate(batch)
@@ -327,36 +332,13 @@ class StatePartition:
 
         def apply() -> None:
             self.windows.install(touched)
+            self.minutes.install(minutes)
             self._left.install(left)
             self.positions = positions
             self._telemetry.state_written(size)
-            if arrived:
-                self._telemetry.arrived(arrived)
+            self._telemetry.agents_known({agent for _, _, agent in touched})
 
         return _Call(batch, size, filled, apply)
-
-    def _arrivals(
-        self, works: dict[ConversationKey, Work], names: Names
-    ) -> dict[str, dict[str, int]]:
-        """What ``net_arrivals`` says of the conversations all of whose records are young.
-
-        Erasing a conversation says nothing about how its agent does now, so it counts nothing.
-        """
-        clock = self._options.now_ms
-        if clock is None:
-            return {}
-        now_ms = clock()
-        cells = [
-            cell
-            for work in works.values()
-            if work.cells
-            and all(
-                is_young(record.timestamp_ms, now_ms) and event.kind is not FORGET
-                for event, record in work.events
-            )
-            for cell in work.cells
-        ]
-        return net_arrivals(cells, names)
 
     def _tell_runaways(self, works: Mapping[ConversationKey, Work], names: Names) -> None:
         """Tell which turns have many iterations and have just had another, by young records."""
