@@ -36,6 +36,8 @@ def families() -> dict[str, tuple[str, frozenset[str]]]:
     for series in CODES.values():
         labels = frozenset(("agent", "window", *series.labels))
         found[PREFIX + series.name] = ("gauge", labels)
+    of_evidence = frozenset(("agent", "figure", "direction", "shift"))
+    found[f"{NAMESPACE}evidence"] = ("gauge", of_evidence)
     for about in (f"{PREFIX}series", f"{PREFIX}series_cut", f"{NAMESPACE}agents_folded"):
         found[about] = ("gauge", frozenset())
     return found

@@ -182,6 +182,11 @@ def place_of(config: Path | None, data: Path | None) -> Place:
         settings = load_settings(config)
         from stream_metrics.cli.servers import Servers  # imports their clients
 
+        folder = settings.serve.data
+        if folder.is_dir():
+            typer.echo(
+                f"{folder} has the data of one process. To look into it: --data {folder}", err=True
+            )
         return Servers(settings)
     settings = load_settings(config, connects=False)
     from stream_metrics.cli.folder import Folder

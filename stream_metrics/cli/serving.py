@@ -219,6 +219,7 @@ def run_serve(settings: Settings, announce: Callable[[str, str], None]) -> int:
     """
     configure_logs(settings.log)
     try:
+        check_doors(settings)
         with _open_files(), held(settings.serve.data):
             uvloop.run(_serve(_with_key(settings), announce))
     except REFUSALS as error:
@@ -258,7 +259,6 @@ def _with_key(settings: Settings) -> Settings:
 
 async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
     """Run the process and its addresses until a signal; a second one ends it immediately."""
-    check_doors(settings)
     database = Database(prepare_database(settings.serve.data))
     try:
         process = ServeProcess(settings, database)

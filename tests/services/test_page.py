@@ -545,7 +545,7 @@ def every_ten_seconds() -> Iterator[dict[str, Any]]:
     for number, age in enumerate(ages):
         yield searched(f"d-{number}", 1, TEN, NOON_S - age, agent="support")
         judged = {f"1.{place}.{document}": 3 for place, document in enumerate(TEN)}
-        yield labelled(f"d-{number}", judged)
+        yield labelled(f"d-{number}", judged) | {"occurred_at": NOON_S - age}
 
 
 async def test_the_verdict_is_green_only_if_every_rule_could_judge(browser: Browser) -> None:
@@ -564,6 +564,8 @@ async def test_the_verdict_is_green_only_if_every_rule_could_judge(browser: Brow
         await showcase.take(
             searched(f"f-{n}", 1, ["x"] * 12, NOON_S - n, agent="fresh") for n in range(40)
         )
+        showcase.now_us += 60_000_000  # agents are judged once a minute
+        showcase.seconds += 60
 
         await expect(verdict).to_contain_text("Too little data to judge: ")
         await expect(verdict).to_have_attribute("data-level", "unknown")
@@ -577,8 +579,8 @@ async def test_a_rule_says_what_is_missing_to_judge_an_agent(browser: Browser) -
         rule = looked.page.locator("#rules > li").filter(has_text="SRR spike")
         await expect(rule).to_contain_text("Fine for support; too little data for fresh.")
         await expect(rule).to_contain_text(
-            "fresh: 0 stretches of 24 minutes with results in the day before the last hour, "
-            "5 are needed to know what is usual."
+            "fresh: 0 minutes with results in the day before the last hour, 30 are needed to know "
+            "what is usual."
         )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.places import place_of
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.local.database import LARGE_WAL_BYTES, Database, ReadOnlyDatabase
@@ -64,6 +65,20 @@ SOURCES: tuple[tuple[str, ...], ...] = (
     ("record", "{}", "--out", "recorded.jsonl"),
     ("explain", "{}"),
 )
+
+
+def test_a_command_for_servers_points_to_a_folder_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who only has one process would else read that no Redis answers."""
+    monkeypatch.chdir(tmp_path)
+    place_of(None, None)
+    assert capsys.readouterr().err == ""
+    Path("stream-metrics-data").mkdir()
+
+    place_of(None, None)
+
+    assert "--data stream-metrics-data" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

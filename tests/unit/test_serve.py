@@ -312,6 +312,7 @@ def test_what_cannot_work_is_refused(
 
     assert told.returncode == 2
     assert why in " ".join((told.stderr + capfd.readouterr().err).split())
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize(

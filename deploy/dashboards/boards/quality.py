@@ -160,7 +160,7 @@ QUALITY = Board(
                     "of the threshold: alerts fire above 1, and it is 2 at most. Needs a few hours "
                     "of traffic.",
                     [Query(
-                        f'max by (agent, figure) ({LEVEL}{{job=~"$job", agent=~"$agent"}})',
+                        f"max by (agent, figure) ({select(LEVEL, agent='~$agent')})",
                         "{{agent}}: {{figure}}",
                     )],
                     "short", width=24, thresholds=(1.0,), decimals=2,

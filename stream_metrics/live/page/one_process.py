@@ -24,12 +24,12 @@ with (
 """
 _CURL: Final = """\
 curl {receiver}/v1/events {header}--data-binary '{{
-  "type": "search_iteration", "event_id": "e-1", "agent": "my-agent",
+  "type": "search_iteration", "event_id": "try-1", "agent": "my-agent",
   "occurred_at": "'$(date -u +%Y-%m-%dT%H:%M:%SZ)'",
-  "conversation_id": "c-1", "turn": 1, "iteration": 1,
-  "searches": [{{"search_id": "s-1", "results": [
-    {{"result_id": "r-1", "doc_id": "travel"}},
-    {{"result_id": "r-2", "doc_id": "travel"}}]}}]}}'
+  "conversation_id": "try", "turn": 1, "iteration": 1,
+  "searches": [{{"search_id": "try-s", "results": [
+    {{"result_id": "try-1", "doc_id": "travel"}},
+    {{"result_id": "try-2", "doc_id": "travel"}}]}}]}}'
 """
 
 
