@@ -37,6 +37,7 @@ from stream_metrics.live.worker.retry import Reasons
 
 EVENTS_PATH: Final = "/v1/events"
 DECODED_AT_ONCE: Final = 100  # events, so that others do not wait long for the event loop
+RETRY_SECONDS: Final = 3  # OpenTelemetry's exporters give up after 10: so they try four times
 TROUBLED_SECONDS: Final = 15.0  # how long a refused request is a reason on ``/readyz``
 _JSON: Final = "application/json; charset=utf-8"
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -257,10 +258,10 @@ class Receiver:
             await storing
         except (FileUnavailable, FileDamaged) as error:
             self._trouble(FileUnavailable.reason, str(error))
-            raise Refused(503, "the disk takes nothing now", retry_seconds=5) from error
+            raise Refused(503, "the disk takes nothing now", retry_seconds=RETRY_SECONDS) from error
         except Backlog as error:
             self._trouble("backlog", str(error))
-            raise Refused(503, str(error), retry_seconds=5) from error
+            raise Refused(503, str(error), retry_seconds=RETRY_SECONDS) from error
 
     def _trouble(self, reason: str, why: str) -> None:
         """Tell why a request was refused, until none is any more."""
