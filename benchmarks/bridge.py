@@ -48,7 +48,7 @@ def run(*, quick: bool, records: int | None, rounds: int | None) -> str:
         gc.collect()
         assembling.append(spans / _seconds(lambda: _assemble(log)))
         gc.collect()
-        bridge.append(spans / _seconds(lambda: asyncio.run(_run_bridge(log))))
+        bridge.append(spans / _seconds(lambda: asyncio.run(run_bridge(log))))
     span_mb, peak = _open_traces_mb(1_000 if quick else OPEN_TRACES)
     figures = [
         Figure("decoding alone", decoding, "spans/s of a core"),
@@ -128,7 +128,8 @@ class _InMemoryTopics:
         """Do nothing."""
 
 
-async def _run_bridge(log: Sequence[Record]) -> None:
+async def run_bridge(log: Sequence[Record]) -> None:
+    """Let a bridge over memory read all records."""
     assemblies = Assemblies(Bounds())
     assemblies.begin({0: ReadPosition(0, 0)})
     interpreter = TraceInterpreter(mapping(), Options(), Limits())

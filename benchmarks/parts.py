@@ -23,6 +23,7 @@ from benchmarks import (
     replay,
     scaling,
     scrape,
+    serve,
     traced,
 )
 from benchmarks.ran import RAN
@@ -46,6 +47,9 @@ RUNS: dict[str, Part] = {
     ),
     "client": lambda c: client.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "bridge": lambda c: bridge.run(quick=c.quick, records=c.records, rounds=c.rounds),
+    "serve": lambda c: serve.run(
+        quick=c.quick, records=c.records, conversations=c.conversations, rounds=c.rounds
+    ),
     "ranked": lambda c: ranked.run(quick=c.quick, queries=c.records, rounds=c.rounds),
     "recordings": lambda c: recordings.run(quick=c.quick, records=c.records, rounds=c.rounds),
     "profile": lambda c: profiling.run(quick=c.quick, records=c.records),

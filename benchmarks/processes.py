@@ -23,9 +23,12 @@ def cpu_seconds(processes: Iterable[ChildProcess]) -> float:
 
 
 class ShippedWorker(Command):
-    """``stream-metrics worker`` on a port of its own; ready when ``/readyz`` says so."""
+    """``stream-metrics worker``, or another command with its pages, on a port of its own.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    It is ready when ``/readyz`` says so.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str], command: str = "worker") -> None:
         """``settings`` by the names of the environment, without their common prefix."""
         port = free_port()
         self._noted = 0  # the process whose engine is noted
@@ -38,7 +41,7 @@ class ShippedWorker(Command):
         }
         super().__init__(
             folder,
-            [sys.executable, "-m", "stream_metrics", "worker"],
+            [sys.executable, "-m", "stream_metrics", command],
             {f"STREAM_METRICS_{name}": value for name, value in ours.items()},
             f"{self.address}/readyz",
         )

@@ -17,6 +17,7 @@ from stream_metrics.live.local.database import (
     FileDamaged,
     FileUnavailable,
     connect,
+    insert_rows,
     large_wal,
 )
 from stream_metrics.live.local.log import Entry, Log
@@ -94,6 +95,21 @@ async def test_jobs_that_wait_share_a_commit(tmp_path: Path) -> None:
     assert ended == ["COMMIT"] * 2
     assert await values(database) == [b"%d" % n for n in range(10)]
     await database.close()
+
+
+def test_many_rows_share_a_call() -> None:
+    """Whatever their number; the last one with a key counts."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("CREATE TABLE t (key PRIMARY KEY, value)")
+    calls: list[str] = []
+    connection.set_trace_callback(calls.append)
+
+    insert_rows(connection, "INSERT OR REPLACE INTO t VALUES", [(n % 150, n) for n in range(151)])
+    insert_rows(connection, "INSERT OR REPLACE INTO t VALUES", [])
+
+    assert len(calls) < 12
+    found = dict(connection.execute("SELECT key, value FROM t"))
+    assert found == {**{n: n for n in range(150)}, 0: 150}
 
 
 async def test_a_job_that_raises_changes_nothing(database: Database) -> None:

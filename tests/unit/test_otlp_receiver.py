@@ -366,7 +366,7 @@ async def test_a_full_disk_is_said_in_the_encoding_of_the_request(
         with files_up_to(0):
             answer = await place.post(ENCODINGS[kind](ONE), kind)
 
-        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "3")
         assert message_of(answer) == "the disk takes nothing now"
         assert "disk" in place.health.reasons
         assert await place.stored() == {}
@@ -380,7 +380,7 @@ async def test_a_backlog_of_spans_is_told(tmp_path: Path) -> None:
 
         answer = await place.post(as_protobuf(ONE))
 
-        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "3")
         assert "3 records are stored that were not read yet" in message_of(answer)
         assert "backlog" in place.health.reasons
 

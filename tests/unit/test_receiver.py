@@ -352,7 +352,7 @@ async def test_a_full_disk_is_no_answer_of_success(tmp_path: Path) -> None:
             async with place.session.post(place.url, data=b"\n".join(GOOD)) as answer:
                 status, again = answer.status, answer.headers["Retry-After"]
 
-        assert (status, again) == (503, "5")
+        assert (status, again) == (503, "3")
         assert "the disk" in place.health.reasons["disk"]
         assert not place.health.ready
         assert await place.stored() == []

@@ -3,6 +3,7 @@ hostile spans, and what is said of refusals."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from collections import Counter
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -43,6 +45,8 @@ from tests.simulation.system import ImmediateRetry
 from tests.telemetry import CAPTURES
 
 NOW_MS: Final = 1_796_000_000_000  # after the captures
+EXPORTS: Final = CAPTURES.parent / "exports"
+"""Requests of `@opentelemetry/exporter-trace-otlp-http` 0.221.0 and `-proto` 0.223.1 in Node."""
 SETTINGS: Final = Settings.model_validate(
     {
         "bridge": {"settle": "2s", "trace_max": "10s"},
@@ -155,6 +159,41 @@ def replayed(payloads: Sequence[bytes]) -> Counter[tuple[bytes | None, bytes | N
 def found(records: Sequence[Record]) -> Counter[tuple[bytes | None, bytes | None]]:
     """The keys and values of records."""
     return Counter((record.key, record.value) for record in records)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXPORTS.glob("*.http")))
+async def test_what_exporters_in_javascript_send_is_read(tmp_path: Path, name: str) -> None:
+    """Each byte as recorded: in chunks without a length, some of them packed."""
+    request = (EXPORTS / f"{name}.http").read_bytes()
+    assert b"\r\nTransfer-Encoding: chunked\r\n" in request
+    async with receiving(tmp_path) as place:
+        port = urlsplit(place.url).port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for part in (request[:300], request[300:]):
+            writer.write(part)
+            await writer.drain()
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+        await place.close_all()
+        events = await place.events()
+
+    read = [json.loads(event.value or b"") for event in events]
+    searches = [search for event in read for search in event.get("searches", ())]
+    assert found(events) == replayed([body_of(request)])
+    assert [[one["doc_id"] for one in search["results"]] for search in searches] == [
+        ["travel", "expenses"],
+        ["travel", "trains"],
+    ]
+
+
+def body_of(request: bytes) -> bytes:
+    """The body of a request in chunks, unpacked."""
+    head, _, left = request.partition(b"\r\n\r\n")
+    body = b""
+    while left:
+        size, _, left = left.partition(b"\r\n")
+        body, left = body + left[: int(size, 16)], left[int(size, 16) + 2 :]
+    return gzip.decompress(body) if b"Content-Encoding: gzip" in head else body
 
 
 @pytest.mark.parametrize("name", rest_long(NAMES, 6))

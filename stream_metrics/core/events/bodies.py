@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -70,14 +71,9 @@ def _array_of(body: bytes) -> list[msgspec.Raw] | None:
 
 
 def _lines(body: bytes) -> Iterator[Placed]:
-    start, place = 0, 0
-    while start < len(body):
-        end = body.find(b"\n", start)
-        end = len(body) if end < 0 else end
-        place += 1
-        if value := body[start:end].strip(_WHITE):
+    for place, line in enumerate(BytesIO(body), 1):
+        if value := line.strip(_WHITE):
             yield Placed(place, value)
-        start = end + 1
 
 
 def _are_lines(body: bytes) -> bool:

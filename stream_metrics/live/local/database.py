@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Final, TypeVar
@@ -23,6 +24,7 @@ from stream_metrics.live.worker.source import SourceUnavailable
 
 BUSY_SECONDS: Final = 5.0  # how long to wait for another process that writes
 MAX_TOGETHER: Final = 64  # jobs in one transaction
+ROWS_A_CALL: Final = (64, 8, 1)  # so that few statements are prepared, whatever the number of rows
 PAGE_BYTES: Final = 8_192
 CACHE_KIB: Final = 16_384
 WAL_BYTES: Final = 64 << 20  # to which the write-ahead log is cut once it was copied
@@ -45,6 +47,26 @@ _PASSING: Final = {
     sqlite3.SQLITE_NOMEM: "there is no memory left",
 }
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def insert_rows(
+    connection: sqlite3.Connection, statement: str, rows: Sequence[Sequence[object]], then: str = ""
+) -> None:
+    """Run a statement that ends in ``VALUES`` for rows of equal length, ``then`` behind each.
+
+    Many rows share a call, because each call gives the interpreter to another thread and has to
+    wait for it. The last of several rows with one key counts, as if each had a call.
+    """
+    left = 0
+    for size in ROWS_A_CALL:
+        whole = len(rows) - (len(rows) - left) % size
+        if left == whole:
+            continue
+        row = f"({', '.join('?' * len(rows[0]))})"
+        many = f"{statement} {', '.join([row] * size)} {then}"
+        for at in range(left, whole, size):
+            connection.execute(many, [*chain.from_iterable(rows[at : at + size])])
+        left = whole
 
 
 class FileUnavailable(StoreUnavailable, SourceUnavailable, DeadLettersUnavailable):

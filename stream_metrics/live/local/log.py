@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stream_metrics.core.events.record import Extent, Record
-from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.database import Database, insert_rows
 from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
 
 READ_RECORDS: Final = 2_000
@@ -217,8 +217,9 @@ def add(
 ) -> int:
     """Append entries in a transaction that is under way; the offset of the first one."""
     end = _extent(connection, topic).end
-    connection.executemany(
-        f"INSERT INTO {topic} VALUES (?, ?, ?, ?)",  # noqa: S608
+    insert_rows(
+        connection,
+        f"INSERT INTO {topic} VALUES",
         [
             (
                 offset,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stream_metrics.core.engine.state import DamagedState
 from stream_metrics.live.layout import NOTHING, Generation, Layout, UnreadableLayout, decode, encode
-from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.database import Database, insert_rows
 from stream_metrics.live.ports import (
     BatchWrite,
     ConversationKey,
@@ -418,8 +418,9 @@ def _apply(connection: sqlite3.Connection, place: int, batch: BatchWrite) -> Non
         (place, _bytes(window), number, _bytes(agent), sums)
         for (window, number, agent), sums in batch.buckets.items()
     ]
-    connection.executemany(
-        "INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?)",
+    insert_rows(
+        connection,
+        "INSERT OR REPLACE INTO buckets VALUES",
         [name for name in names if name[4] is not None],
     )
     connection.executemany(
@@ -454,11 +455,12 @@ def _change_conversations(
     for table in ("conversations", "hot", "fingerprints"):
         connection.executemany(f"DELETE FROM {table} WHERE place = ? AND key = ?", gone)  # noqa: S608
     kept = [change for change in changes if not change.delete]
-    connection.executemany(
-        "INSERT INTO conversations VALUES (?, ?, ?) ON CONFLICT DO UPDATE "
-        "SET last_record_ms = excluded.last_record_ms "
-        "WHERE excluded.last_record_ms > last_record_ms",
+    insert_rows(
+        connection,
+        "INSERT INTO conversations VALUES",
         [(place, change.key, change.last_record_ms) for change in kept],
+        "ON CONFLICT DO UPDATE SET last_record_ms = excluded.last_record_ms "
+        "WHERE excluded.last_record_ms > last_record_ms",
     )
     _change_parts(connection, "hot", place, [(change.key, change.hot) for change in kept])
     fingerprints = [(change.key, change.fingerprints) for change in kept]
@@ -473,8 +475,9 @@ def _change_parts(
 ) -> None:
     """Set and delete parts; of several changes of a part, the last one counts."""
     last = {(key, name): part for key, parts in changes for name, part in parts.items()}
-    connection.executemany(
-        f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)",  # noqa: S608
+    insert_rows(
+        connection,
+        f"INSERT OR REPLACE INTO {table} VALUES",
         [(place, *name, part) for name, part in last.items() if part is not None],
     )
     connection.executemany(
