@@ -43,7 +43,7 @@ TEST := $(RUN) -m pytest --override-ini "pythonpath=.venv/compiled . client/src"
 PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
-.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check check-types check-lint format stack collector agent bench bench-replay bounds bridge-campaign neighbours outages peers profile services bench-spark \
+.PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check check-types check-lint format stack collector agent bench bench-replay bounds bridge-campaign serve-campaign neighbours outages peers profile services bench-spark \
 	tools kernel dashboards panels docs docs-site lock dist clean campaign mutations conformance fuzz drill calibration
 
 help: ## Show the targets
@@ -263,6 +263,10 @@ campaign: services ## Inject seeded faults into a live system under load; some m
 # BRIDGE has options, such as BRIDGE="--traces 500 --kills 4" for a look in a minute.
 bridge-campaign: services ## Kill bridges and workers while traces arrive; compare with a replay
 	@$(RUN) -m tests.bridge_campaign --seed $(SEED) --rounds $(ROUNDS) $(BRIDGE)
+
+# SERVE has options, such as SERVE="--only full_disk --events 4000 --traces 100".
+serve-campaign: setup build ## Inject seeded faults into one process while clients send; two minutes a seed; needs root
+	@$(RUN) -m tests.serve_campaign --seed $(SEED) --rounds $(ROUNDS) $(SERVE)
 
 # NEIGHBOURS has options, such as NEIGHBOURS="--minutes 5 --publish docs/evidence/neighbours-run.md".
 neighbours: services collector ## Send bad traces beside three services' good ones for an hour, and compare

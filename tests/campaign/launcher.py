@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,10 +90,10 @@ def watched(orders: Orders, step: str, method: Callable[..., Any]) -> Callable[.
     return waits if inspect.iscoroutinefunction(method) else returns
 
 
-def obey(file: Path) -> None:
+def obey(file: Path, steps: Mapping[str, tuple[Any, str]] = STEPS | SWITCHING) -> None:
     """Check for orders at every step of this process."""
     orders = Orders(file)
-    for step, (owner, name) in (STEPS | SWITCHING).items():
+    for step, (owner, name) in steps.items():
         setattr(owner, name, watched(orders, step, getattr(owner, name)))
 
 

@@ -98,7 +98,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
         for name in outcome.faults[len(outcome.landings) :]:
             blank = [""] * (len(HEADINGS) - 4)
             rows.append((str(outcome.seed), name, "never", *blank, str(len(outcome.wrong))))
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def coverage(outcomes: Sequence[Outcome], names: Iterable[str]) -> str:
@@ -115,7 +115,7 @@ def coverage(outcomes: Sequence[Outcome], names: Iterable[str]) -> str:
                 f"{max((x.recovery_seconds for _, x in found), default=0):.1f}",
             )
         )
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def verdict(outcomes: Sequence[Outcome]) -> str:
@@ -131,7 +131,7 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
     return said + (f"seeds that failed: {', '.join(failed)}." if failed else "no difference.")
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+def aligned(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; the first row is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"

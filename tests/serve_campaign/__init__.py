@@ -1,0 +1,1 @@
+"""A fault campaign against ``stream-metrics serve``; see ``__main__``."""

@@ -1,0 +1,205 @@
+"""A round: clients send, faults strike, and in the end state equals a replay of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from deploy.local.waiting import wait_until
+from stream_metrics.core.events.decode import BadRecord, decode
+from stream_metrics.core.events.limits import Limits
+from stream_metrics.live.local.database import connect_to_read
+from stream_metrics.live.local.folder import database_of
+from tests.campaign.command import run
+from tests.campaign.invariants import FORBIDDEN, differing
+from tests.campaign.load import traffic
+from tests.campaign.report import Landing, Outcome
+from tests.otlp import as_json
+from tests.serve_campaign.faults import CONNECTIONS, FAULTS, NEED_A_DISK, World
+from tests.serve_campaign.load import Load, trace
+from tests.serve_campaign.process import Disk, ServeProcess
+
+MOST_RSS_BYTES: Final = 600 << 20  # with bodies that unpack to as much as is let in
+MORE: Final = 0.5  # of what comes before the next fault may be sent while one strikes
+RECOVERY_SECONDS: Final = 60.0
+END_SECONDS: Final = 240.0
+COMMAND: Final = (sys.executable, "-m", "stream_metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The size of a round; ``only`` names the faults to choose from.
+
+    Without a disk of its own (``mounted``), a full one is a limit of the files of the process.
+    """
+
+    seed: int
+    faults: int = 5
+    events: int = 20_000
+    traces: int = 600
+    seconds: float = 40.0  # that sending takes, without faults
+    hold_seconds: float = 4.0  # of a fault at most
+    settle: str = "30s"
+    split: bool = True  # the spans of a trace over two requests, which a fault may come between
+    connections: int = CONNECTIONS
+    only: tuple[str, ...] = ()
+    mounted: bool = True
+
+
+def dealt(options: Options) -> list[str]:
+    """The faults of a seed: each is dealt once before any is dealt again."""
+    names = [n for n in options.only or FAULTS if options.mounted or n not in NEED_A_DISK]
+    first = (options.seed - 1) * options.faults
+    return [
+        Random(f"deck/{at // len(names)}").sample(names, len(names))[at % len(names)]
+        for at in range(first, first + options.faults)
+    ]
+
+
+async def run_round(options: Options, folder: Path) -> Outcome:
+    """Play a round; problems are in the outcome."""
+    names = dealt(options)
+    outcome = Outcome(options.seed, [f"seed {options.seed}: {', '.join(names)}"], names)
+    rng = Random(f"serve/{options.seed}")
+    records = [record.value for record in traffic(options.seed, options.events, 1)]
+    records = [value for value in records if value and b"\n" not in value]
+    traces = [trace(number, rng) for number in range(options.traces)]
+    settings = {
+        "STREAM_METRICS_BRIDGE__SETTLE": options.settle,
+        "STREAM_METRICS_BRIDGE__TRACE_MAX": "5m",
+    }
+    process = ServeProcess(folder, settings)
+    disk = Disk(process, mounted=options.mounted)
+    disk.make()
+    try:
+        load = Load(process.receiver, records, traces, options.seconds, rng, split=options.split)
+        world = World(process, disk, load, rng, options.connections, options.hold_seconds)
+        started = time.monotonic()
+        await process.start()
+        outcome.calibration.start_seconds = time.monotonic() - started
+        await play(world, outcome, names)
+        await wait_until(process.has_read_all, END_SECONDS, process.log_tail)
+        process.note_memory()
+        if (code := await process.stop()) != 0:
+            outcome.wrong.append(f"it ended with {code}")
+        outcome.seconds["faults"] = time.monotonic() - started
+        outcome.wrong += world.wrong + load.wrong
+        await judge(world, outcome)
+    except Exception as error:  # reported with the seed, like every other difference
+        outcome.wrong.append(f"{error!r}: {process.log_tail()}")
+    finally:
+        process.kill9()
+        outcome.most_rss_bytes = process.most_rss_bytes
+        outcome.tails = process.log_tail()
+        disk.end()
+    return outcome
+
+
+async def play(world: World, outcome: Outcome, names: list[str]) -> None:
+    """Send all, and let each fault strike at its share of what is acknowledged."""
+    load = world.load
+    sending = asyncio.create_task(load.run())
+    try:
+        for number, name in enumerate(names, 1):
+            share = number / (len(names) + 1)
+            load.open(share + MORE / (len(names) + 1))
+            await wait_until(partial(load.reached, share), END_SECONDS, f"{name} never struck")
+            landed, struck = load.share, time.monotonic()
+            hold = world.rng.uniform(0.0, world.hold_seconds)
+            await FAULTS[name](world, hold)
+            ended = time.monotonic()
+            why = f"nobody was answered after {name}"
+            load.open(load.share + MORE / (len(names) + 1))
+            await wait_until(partial(load.answered_since, ended), RECOVERY_SECONDS, why)
+            seconds = time.monotonic() - ended
+            outcome.landings.append(
+                Landing(name, landed, hold, ended - struck, 0, seconds, RECOVERY_SECONDS, 0)
+            )
+        load.open(1.0)
+        await sending
+    finally:
+        sending.cancel()
+
+
+async def judge(world: World, outcome: Outcome) -> None:
+    """What must hold in the end."""
+    load, process, wrong = world.load, world.process, outcome.wrong
+    folder = process.folder
+    now = str(int(time.time() * 1e6))
+    data = str(process.data)
+    spans = folder / "traces.jsonl"
+    spans.write_bytes(b"".join(as_json(one) + b"\n" for one in load.told))
+    sent = folder / "sent.jsonl"
+    with closing(connect_to_read(database_of(process.data))) as file:
+        if (said := file.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
+            wrong.append(f"the file is damaged: {said}")
+        stored = file.execute('SELECT value, timestamp_ms FROM events ORDER BY "offset"').fetchall()
+        letters = file.execute("SELECT count(*) FROM letters").fetchone()[0]
+    first = dict(reversed(stored))
+    accepted = dict.fromkeys(load.accepted)
+    if missing := [value for value in accepted if value not in first]:
+        wrong.append(f"{len(missing)} acknowledged events are not there: {missing[:3]}")
+    told = [value for value in first if value not in accepted]
+    if strange := [value for value in told if b'"trace-' not in value]:
+        wrong.append(f"{len(strange)} events that nobody sent: {strange[:3]}")
+    if len(told) != sum(value not in accepted for value, _ in stored):
+        wrong.append("events of a trace were told twice")
+    if letters:
+        wrong.append(f"{letters} dead letters")
+    bad = [v for v in load.refused if not isinstance(decode(v, limits=Limits()), BadRecord)]
+    if bad:
+        wrong.append(f"{len(bad)} valid events were refused: {bad[:3]}")
+    if not load.refused or not told:
+        wrong.append("nothing was refused, or no trace was told: the round is vacuous")
+    sent.write_bytes(b"".join(value + b"\n" for value in accepted))
+    settings = process.settings
+
+    async def rows(name: str, *command: str) -> Path:
+        out = folder / name
+        await run((*COMMAND, *command, "--out", str(out), "--now", now), settings)
+        return out
+
+    scope = ("--turn-scope", "all")
+    live, replayed, of_sent, of_traces = await asyncio.gather(
+        rows("live", "export", "--data", data),
+        rows("replayed", "replay", data, *scope),
+        rows("of-sent", "replay", str(sent), *scope),
+        rows("of-traces", "replay", str(spans), *scope),
+    )
+    for name in ("conversations.jsonl", "windows.json"):
+        ours, theirs = (live / name).read_bytes(), (replayed / name).read_bytes()
+        if ours != theirs:
+            wrong += [f"{name} differs: {line}" for line in differing(name, ours, theirs)]
+    ours = b"".join(sorted((live / "conversations.jsonl").read_bytes().splitlines(keepends=True)))
+    parts = [(place / "conversations.jsonl").read_bytes() for place in (of_sent, of_traces)]
+    theirs = b"".join(sorted(b"".join(parts).splitlines(keepends=True)))
+    if ours != theirs:
+        wrong += [
+            f"rows differ from those of what was sent: {line}"
+            for line in differing("conversations.jsonl", ours, theirs)
+        ]
+    if not 0 < process.most_rss_bytes <= MOST_RSS_BYTES:
+        wrong.append(f"it held {process.most_rss_bytes >> 20} MiB")
+    said = [line for line in process.log.read_text().splitlines() if FORBIDDEN.search(line)]
+    if said:
+        wrong.append(f"it logged {len(said)} such lines, first: {said[0][:2000]}")
+    outcome.events, outcome.compared_events = len(accepted) + len(load.told), len(stored)
+    outcome.conversations = outcome.compared_conversations = theirs.count(b"\n")
+
+
+def summary(outcome: Outcome) -> str:
+    """A round in a few lines."""
+    seconds = sum(outcome.seconds.values())
+    said = (
+        f"{outcome.schedule[0]}: {outcome.events:,} events and traces of "
+        f"{outcome.conversations:,} turns, {len(outcome.landings)} faults, {seconds:.0f} s, "
+        f"at most {outcome.most_rss_bytes >> 20} MiB: {'FAILED' if outcome.failed else 'exact'}"
+    )
+    return "\n".join([said, *(f"- {text}" for text in outcome.problems)])
