@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-import os
-import signal
 from typing import Final
 
 import structlog
@@ -17,6 +14,7 @@ from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import web_options
 from stream_metrics.cli.settings import Settings
+from stream_metrics.cli.signals import stop_on_signals
 from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.rights import bridge_rights
 from stream_metrics.clients.kafka.topics import TopicsInvalid
@@ -140,19 +138,7 @@ class BridgeRuntime:
 async def _serve(settings: Settings) -> None:
     """Run a bridge and its pages until a signal; a second signal ends the process immediately."""
     running = BridgeRuntime(settings)
-    loop = asyncio.get_running_loop()
-    stopping = False
-
-    def on_signal(number: signal.Signals) -> None:
-        nonlocal stopping
-        if stopping:
-            os._exit(128 + number)
-        stopping = True
-        log.info("stream-metrics bridge stops", signal=number.name)
-        running.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
+    stop_on_signals("stream-metrics bridge", running.stop)
     options = web_options(settings, settings.bridge.port)
     for warning in options.warnings():
         log.warning("web", problem=warning)

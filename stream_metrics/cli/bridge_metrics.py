@@ -67,6 +67,11 @@ class LoggedBridgeMetrics(BridgeMetrics):
         if interpretation.following:
             self._log_following(agent_of(interpretation))
 
+    def read(self, spans: int, late: int) -> None:
+        """Count spans read, and late ones among them, for the page, too."""
+        super().read(spans, late)
+        self._page.recent.spans(spans, late)
+
     def refused(self, interpretation: Interpretation) -> None:
         """Count refusals, show them on the page, and log them."""
         super().refused(interpretation)

@@ -37,6 +37,7 @@ from stream_metrics.live.local.database import (
     FileRefused,
     FileUnavailable,
     ReadOnlyDatabase,
+    large_wal,
 )
 from stream_metrics.live.local.folder import (
     KEY,
@@ -186,7 +187,7 @@ class Folder:
                 records = Log(database)
                 extents = await records.extents(TOPICS)
                 backlog = await records.backlog(EVENTS)
-                used = await records.used_bytes()
+                used = (await records.kept()).file_bytes
         except UNUSABLE as error:
             return Checked([*findings, Finding("file", "error", str(error))], {}, readable=False)
         for topic, extent in extents.items():
@@ -214,6 +215,8 @@ class Folder:
     def _check_room(self, used: int) -> Finding:
         free, most = shutil.disk_usage(self.folder).free, self.settings.serve.max_bytes
         told = f"{used:,} bytes are used (serve.max_bytes: {most:,}); the disk has {free:,} free"
+        if why := large_wal(database_of(self.folder)):
+            return Finding("disk", "warning", why)
         if free < used // 10:
             return Finding("disk", "warning", f"{told}. Make room, or lower serve.max_bytes")
         return Finding("disk", "ok", told)
@@ -240,6 +243,18 @@ class Folder:
         return (
             f"The log is kept: {self._command('serve')}\n"
             "builds the state from it again. To delete that, too, delete the folder"
+        )
+
+    # -- forget
+
+    @property
+    def staying(self) -> str:
+        """See ``Place.staying``: what the log has, which has texts."""
+        serve = self.settings.serve
+        return (
+            f"what was received of them stays in the log: events and dead letters for "
+            f"{serve.retention} (serve.retention), spans for {serve.spans_retention} "
+            "(serve.spans_retention)"
         )
 
     # -- build

@@ -98,6 +98,8 @@ def forget(
     )
     for topic in topics:
         _mark(place, topic, ids, version)
+    if place.staying:
+        typer.echo(place.staying)
 
 
 def _presence(place: Place, ids: list[str]) -> list[str]:

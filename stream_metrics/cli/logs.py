@@ -32,6 +32,17 @@ class FaustLifecycleFilter(logging.Filter):
         return record.levelno >= logging.getLogger().level
 
 
+class RequestFilter(logging.Filter):
+    """Leaves out of aiohttp's lines what a malformed request said: it may be a text, or a token."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Always true; an error of aiohttp's is only named."""
+        error = record.exc_info[1] if record.exc_info else None
+        if type(error).__module__.startswith("aiohttp."):
+            record.msg, record.exc_info = f"{record.msg}: {type(error).__name__}", None
+        return True
+
+
 class LimitedHandler(logging.StreamHandler[Any]):
     """Writes lines to standard error, but not every repeat of one (see ``RepeatLimiter``).
 
@@ -135,6 +146,7 @@ def configure_logs(settings: LogSettings) -> None:
         )
     )
     handler.addFilter(FaustLifecycleFilter())
+    handler.addFilter(RequestFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level)

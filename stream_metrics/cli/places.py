@@ -128,6 +128,13 @@ class Place(Protocol):
         """Tidy up after the state was deleted; returns what is left to do."""
         ...
 
+    # -- forget
+
+    @property
+    def staying(self) -> str:
+        """A line about what stays of forgotten conversations; empty if the guide says it all."""
+        ...
+
     # -- build
 
     async def state_counts(self) -> dict[str, int]:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -137,6 +138,7 @@ class WorkerProcess:
             runaways=self._runaways,
             own_runaways=self.operations.runaways.going_on,
             loops=lambda: self._loops,
+            process=self.about_process,
             on_bug=self.operations.bug,
         )
         self._worst = WorstConversations(
@@ -171,6 +173,10 @@ class WorkerProcess:
             return OwnedPartitions()
         numbers = sorted(partition.number for partition in loop.partitions)
         return OwnedPartitions(numbers, loop.partition_total, loop.behind_ms())
+
+    def about_process(self) -> Mapping[str, Any] | None:
+        """What the page says of one process without servers; None for others."""
+        return None
 
     # -- the work -------------------------------------------------------------------------------
 

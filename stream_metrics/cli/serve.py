@@ -75,10 +75,9 @@ def serve(
 
 def _announce(page: str, receiver: str) -> None:
     """Print the address of the page, and what connects an agent."""
+    from stream_metrics.live.page.one_process import variables
+
     typer.echo(f"Page:    {page}")
-    typer.echo(
-        f"Traces:  export OTEL_EXPORTER_OTLP_ENDPOINT={receiver} "
-        "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
-    )
+    typer.echo(f"Traces:  export {' '.join(variables(receiver))}")
     typer.echo(f"Events:  {receiver}/v1/events")
     sys.stdout.flush()

@@ -165,6 +165,11 @@ class Servers:
         await asyncio.sleep(SETTLE_SECONDS)
 
     @property
+    def staying(self) -> str:
+        """See ``Place.staying``."""
+        return ""
+
+    @property
     def keeping(self) -> str:
         """See ``Place.keeping``."""
         return "Let Kafka keep records longer"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import re
 import resource
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvloop
@@ -19,19 +19,22 @@ from stream_metrics import __version__
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import identity, web_options
 from stream_metrics.cli.process import WorkerProcess, prepare_process
-from stream_metrics.cli.serving_traces import Traces, refusals_rule
+from stream_metrics.cli.serving_rules import rules_over
+from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
+from stream_metrics.cli.signals import stop_on_signals
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.engine.codec import UnknownSchema
 from stream_metrics.live.layout import Generation, Identity, Layout, UnreadableLayout
 from stream_metrics.live.links import CONVERSATION, fill_template
-from stream_metrics.live.local.connections import LimitedServer
+from stream_metrics.live.local.connections import MAX_CONNECTIONS, LimitedServer
 from stream_metrics.live.local.conversations import LocalConversationRecords
 from stream_metrics.live.local.database import (
     Database,
     FileDamaged,
     FileRefused,
     FileUnavailable,
+    large_wal,
 )
 from stream_metrics.live.local.folder import (
     FolderRefused,
@@ -41,7 +44,7 @@ from stream_metrics.live.local.folder import (
     told_for,
 )
 from stream_metrics.live.local.letters import LocalDeadLetters
-from stream_metrics.live.local.log import Log, Retention
+from stream_metrics.live.local.log import Kept, Log, Retention
 from stream_metrics.live.local.otlp import OtlpReceiver
 from stream_metrics.live.local.receiver import Doors, Receiver
 from stream_metrics.live.local.source import LocalSource
@@ -50,20 +53,17 @@ from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
 from stream_metrics.live.page.conversation_html import Site
 from stream_metrics.live.page.conversation_server import ConversationServer
 from stream_metrics.live.page.conversations import ConversationPages
-from stream_metrics.live.page.rules import RULES
+from stream_metrics.live.page.one_process import document
 from stream_metrics.live.ports import StateStore, Superseded
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
-from stream_metrics.live.web import WebOptions, make_app, serve
+from stream_metrics.live.web import WebOptions, guard, make_app
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Stopped
 
 TRIM_SECONDS: Final = 10.0
-OF_SERVERS: Final = frozenset(
-    ("redis", "kafka", "fetch", "rights", "topics", "memory", "partitions")
-)
-"""The rules of the page on what this process does not use."""
+_TOKEN: Final = re.compile("[!-~]+")
 REFUSALS: Final = (
     FolderRefused,
     FileRefused,
@@ -83,12 +83,13 @@ class ServeProcess(WorkerProcess):
     """The engine over a file, and what receives events for it."""
 
     def __init__(self, settings: Settings, database: Database, clock: Clock | None = None) -> None:
-        rules = [rule for rule in RULES if rule.name not in OF_SERVERS]
-        rules.append(refusals_rule(lambda worker: self.traces.page.finding(worker)))
+        rules = rules_over(settings.serve.data, lambda: self.traces)
         settings = settings.in_one_process()
         super().__init__(settings, TOPICS, clock, rules=rules, readable=True)
         self._database = database
         self.records = Log(database)
+        self.address: str | None = None  # of the receiver, once it listens
+        self._kept: Kept | None = None
         self.conversations = ConversationServer(self._conversations(), self.operations.bug)
         self._metrics = ReceiverMetrics(self.registry, TOPICS)
         self.receiver = Receiver(
@@ -118,7 +119,23 @@ class ServeProcess(WorkerProcess):
         return ConversationPages(
             lambda: None if self._shown is None else records,
             lambda: self.settings.engine_config() if self._shown is None else self._shown.config,
-            Site("All figures", self.settings.serve.show_texts, link),
+            Site("All figures", shows_texts(self.settings), link),
+        )
+
+    def about_process(self) -> Mapping[str, Any] | None:
+        """See ``WorkerProcess.about_process``."""
+        serve = self.settings.serve
+        if self.address is None:
+            return None
+        return document(
+            self.address,
+            str(serve.data),
+            self._metrics.received,
+            self.traces.open_traces,
+            self._kept,
+            {EVENTS: serve.retention, SPANS: serve.spans_retention},
+            serve.max_bytes,
+            token=serve.token() is not None,
         )
 
     async def run(self) -> None:
@@ -175,6 +192,8 @@ class ServeProcess(WorkerProcess):
                     await self.trim()
                 except FileUnavailable as error:
                     log.warning("old records cannot be deleted", why=str(error))
+                if why := large_wal(self._database.path):
+                    log.warning("the file grows", why=why)
                 self.operations.cache(len(self.cache), self.cache.results)
                 await self.retry.pause(TRIM_SECONDS)
 
@@ -183,10 +202,12 @@ class ServeProcess(WorkerProcess):
         serve = self.settings.serve
         ages_ms = {EVENTS: serve.retention_ms, SPANS: serve.spans_retention_ms}
         retention = Retention(ages_ms, serve.max_bytes, self.settings.bridge.known_ms)
-        while await self.records.trim(retention, self.clock.now_ms()):
-            await asyncio.sleep(0)
-        deleted, used = await self.records.deleted(), await self.records.used_bytes()
-        self._metrics.kept(used, deleted.aged, deleted.crowded)
+        try:
+            while await self.records.trim(retention, self.clock.now_ms()):
+                await asyncio.sleep(0)
+        finally:
+            kept = self._kept = await self.records.kept()
+            self._metrics.kept(kept.file_bytes, kept.aged, kept.crowded)
 
 
 def run_serve(settings: Settings, announce: Callable[[str, str], None]) -> int:
@@ -224,8 +245,14 @@ def _with_key(settings: Settings) -> Settings:
     state = settings.state
     if state.key() or state.allow_empty_key:
         return settings
-    key = {"digest_key_file": digest_key_file(settings.serve.data).absolute()}
-    return settings.model_copy(update={"state": state.model_copy(update=key)})
+    path = digest_key_file(settings.serve.data).absolute()
+    state = state.model_copy(update={"digest_key_file": path})
+    if state.missing_key():
+        raise FolderRefused(
+            f"{path} has no key, so anyone who can read the folder could check whether a guessed "
+            "text is in its state. Restore the file; if the folder has no state yet, delete it"
+        )
+    return settings.model_copy(update={"state": state})
 
 
 async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> None:
@@ -234,7 +261,7 @@ async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> No
     database = Database(prepare_database(settings.serve.data))
     try:
         process = ServeProcess(settings, database)
-        _stop_on_signals(process)
+        stop_on_signals("stream-metrics", process.stop)
         async with listening(process, settings) as (page, receiver):
             announce(page, receiver)
             log.info(
@@ -250,10 +277,21 @@ async def _serve(settings: Settings, announce: Callable[[str, str], None]) -> No
         await database.close()
 
 
+def shows_texts(settings: Settings) -> bool:
+    """Whether texts are shown: not where anyone who can reach the page could read them."""
+    options = web_options(settings)
+    return settings.serve.show_texts and (options.loopback or bool(options.users))
+
+
 def check_doors(settings: Settings) -> None:
     """Raise ``ValueError`` where others could send events without a token, or for its file."""
     serve = settings.serve
     token = serve.token()
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise ValueError(
+            f"serve.token_file {serve.token_file}: write one token to it, of ASCII characters "
+            "without spaces, such as `openssl rand -hex 32` prints"
+        )
     if not WebOptions(host=serve.host).loopback and not token:
         raise ValueError(
             f"anyone who can reach {serve.host} could send events: set serve.token_file "
@@ -262,28 +300,14 @@ def check_doors(settings: Settings) -> None:
         )
 
 
-def _stop_on_signals(process: ServeProcess) -> None:
-    loop = asyncio.get_running_loop()
-    stopping = False
-
-    def on_signal(number: signal.Signals) -> None:
-        nonlocal stopping
-        if stopping:
-            os._exit(128 + number)
-        stopping = True
-        log.info("stream-metrics stops", signal=number.name)
-        process.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
-
-
 @asynccontextmanager
 async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[tuple[str, str]]:
     """Serve the page and receive events; the addresses of both."""
     options = web_options(settings)
     for warning in options.warnings():
         log.warning("web", problem=warning)
+    if settings.serve.show_texts and not shows_texts(settings):
+        log.warning("web", problem="without users, texts of conversations are left out")
     app = make_app(process.pages)
     process.page.add_to(app)
     process.traces.page.add_to(app)
@@ -291,24 +315,32 @@ async def listening(process: ServeProcess, settings: Settings) -> AsyncIterator[
     doors = web.Application()
     process.receiver.add_to(doors)
     process.otlp.add_to(doors)
+    tls = guard(options, app)
+    pages, server = LimitedServer(app, most := most_connections()), LimitedServer(doors, most)
     try:
-        pages = await serve(options, app)
+        page_port = await pages.start(options.host, options.port, tls)
     except OSError as error:
         raise _taken("web.host", options.host, "--port", options.port, error) from error
     try:
-        server = LimitedServer(doors)
         host, port = settings.serve.host, settings.serve.otlp_port
         try:
             port = await server.start(host, port)
         except OSError as error:
             raise _taken("serve.host", host, "--otlp-port", port, error) from error
-        page = WebOptions(host=options.host, port=pages.addresses[0][1])
+        page = replace(options, port=page_port)
+        process.address = WebOptions(host=host, port=port).url.rstrip("/")
         try:
-            yield page.url, WebOptions(host=host, port=port).url.rstrip("/")
+            yield page.url, process.address
         finally:
             await server.stop()
     finally:
-        await pages.cleanup()
+        await pages.stop()
+
+
+def most_connections() -> int:
+    """How many each address may have, so that the file can still be opened."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft < 0 else min(MAX_CONNECTIONS, soft // 4)
 
 
 def _taken(setting: str, host: str, flag: str, port: int, error: OSError) -> ValueError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from shlex import quote
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -11,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.alerts.obstacles import BRIDGE_PART, PASSING
-from stream_metrics.core.alerts.thresholds import REFUSED_SHARE
 from stream_metrics.core.telemetry.interpreter import TraceInterpreter
 from stream_metrics.core.telemetry.otlp.payloads import OtlpDecoder
 from stream_metrics.live.bridge.bridge import Assemblies, Bridge
@@ -25,8 +25,7 @@ from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.tables import SPANS
 from stream_metrics.live.local.traces import READER, LocalEvents
 from stream_metrics.live.page.bridge import BridgePage
-from stream_metrics.live.page.rules import Rule
-from stream_metrics.live.page.worker_rules import WorkerRule
+from stream_metrics.live.prometheus.bridge import BRIDGE
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import InputOptions
@@ -35,19 +34,6 @@ from stream_metrics.live.worker.source import PartitionId
 
 PATH: Final = "/traces"
 _PLACE: Final = PartitionId(SPANS, 0)
-
-
-def refusals_rule(finding: WorkerRule) -> Rule:
-    """The rule on what is refused, for the worker's page."""
-    return Rule(
-        "traces_refused",
-        "Refused traces",
-        "StreamMetricsBridgeRefuses",
-        f"over {REFUSED_SHARE:.0%} of the traces of an agent were refused since the start",
-        f"The page {PATH} names what was refused, and what helps.",
-        of_worker=finding,
-        differs="goes by the last 15 minutes, and by late spans, too",
-    )
 
 
 class Traces:
@@ -66,14 +52,16 @@ class Traces:
         source: LocalSource | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._registry = registry
         self.scores = Scores(database, clock.now_ms)
-        self.page = BridgePage(health, PATH)
+        self.page = BridgePage(health, PATH, quote(str(settings.serve.data)))
         by_agent = settings.metrics.dimension == "agent"
         agents = settings.metrics.agents if by_agent else ()
         self._metrics = LoggedBridgeMetrics(registry, self.page, [SPANS], agents)
         reasons = ComponentReasons(BRIDGE_PART.removesuffix("_"), health)
         self._retry = retry or RetryPolicy(reasons, lambda: None)
-        self._assemblies = Assemblies(settings.bridge.bounds(settings.otlp))
+        bounds = settings.bridge.bounds(settings.otlp)
+        self._assemblies = Assemblies(bounds)
         mapping, options = settings.otlp.mapping(), settings.otlp.options(settings.labels.grading)
         limits = settings.engine_config().limits
         self._inputs = TraceInputs(
@@ -104,7 +92,7 @@ class Traces:
             options,
             limits,
             self._is_closed,
-            settings.bridge.trace_max_ms,
+            bounds,
             self._retry,
             _Counts(self._metrics, counts),
             clock.now_ms,
@@ -128,6 +116,11 @@ class Traces:
     def open_traces(self) -> int:
         """The number of traces to which spans may still be added."""
         return self._assemblies.sizes()[0]
+
+    def lag_seconds(self) -> float | None:
+        """How old the next spans to read are; None while that is unknown."""
+        place = {"topic": SPANS, "partition": str(_PLACE.partition)}
+        return self._registry.get_sample_value(BRIDGE + "lag_seconds", place)
 
     def _is_closed(self, trace_id: str, end: int) -> bool:
         """Whether a trace is closed, and its spans before an offset were read."""

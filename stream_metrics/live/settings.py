@@ -224,7 +224,8 @@ class ServeSettings(SettingsTable):
     max_bytes: int = Field(10 << 30, ge=1 << 20)
     """The size of the file above which the oldest events and spans are deleted."""
     show_texts: bool = True
-    """Whether the page of a conversation shows texts: queries, titles, questions and answers."""
+    """Whether the page of a conversation shows texts: queries, titles, questions and answers. Where
+    others can reach `web.host`, they also need `web.users` or `web.users_file`."""
     max_backlog: int = Field(100_000, ge=1)
     """The most events, and the most parts of traces, that wait to be read; above it, requests are
     answered with 503."""

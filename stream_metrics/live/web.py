@@ -206,13 +206,21 @@ def access_control(options: WebOptions) -> BasicAuth | HostNames:
     return HostNames([options.host, *options.allowed_hosts])
 
 
-async def serve(options: WebOptions, app: web.Application) -> web.AppRunner:
-    """Serve ``app`` until ``await runner.cleanup()``; ``runner.addresses`` has the port."""
+def guard(options: WebOptions, app: web.Application) -> ssl.SSLContext | None:
+    """Restrict access to ``app``; the TLS context, None without TLS.
+
+    Raises ``ValueError`` for unusable files.
+    """
     middleware = access_control(options)
     app.middlewares.insert(0, middleware)
     if isinstance(middleware, BasicAuth):
         app.on_cleanup.append(middleware.close)
-    context = ssl_context(options)
+    return ssl_context(options)
+
+
+async def serve(options: WebOptions, app: web.Application) -> web.AppRunner:
+    """Serve ``app`` until ``await runner.cleanup()``; ``runner.addresses`` has the port."""
+    context = guard(options, app)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

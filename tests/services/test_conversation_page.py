@@ -82,6 +82,7 @@ async def test_a_conversation_is_found_from_the_page_of_figures(browser: Browser
         await page.locator("#worst-list summary").first.click()
         await page.locator("#worst-list a", has_text="Read it").click()
         await expect(page.locator("h1")).to_have_text("Conversation c")
+        await expect(page.locator("h2", has_text="Turn 1")).to_be_visible()  # what repeats
 
         await page.get_by_role("link", name="Latest conversations").click()
         await page.locator("tbody a").first.click()

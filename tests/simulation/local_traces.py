@@ -163,7 +163,7 @@ class TracedSystem(OnDisk):
             [commit, *_] = (await self.process.log.committed(READER)).values()
             if commit[0] == end and not self.process.traces.open_traces:
                 break
-        for _ in range(3):
+        for _ in range(3 + end // self.max_records):  # one that has just started reads all again
             self.now_ms += 2 * BRIDGE.trace_max_ms
             await self.act("bridge")
 

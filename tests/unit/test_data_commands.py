@@ -21,7 +21,7 @@ import pytest
 from stream_metrics.cli.common import UsageError
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.record import Record
-from stream_metrics.live.local.database import Database, ReadOnlyDatabase
+from stream_metrics.live.local.database import LARGE_WAL_BYTES, Database, ReadOnlyDatabase
 from stream_metrics.live.local.folder import building, database_of, held
 from stream_metrics.live.local.log import Entry, Log
 from stream_metrics.live.local.tables import EVENTS
@@ -176,6 +176,16 @@ def test_check_finds_all_that_serve_needs(folder: Path) -> None:
     assert "error" not in {finding["state"] for finding in found.values()}
 
 
+def test_check_tells_of_a_reader_that_does_not_end(folder: Path) -> None:
+    """By the file that grows beside the other one."""
+    path = database_of(folder)
+    path.with_name(f"{path.name}-wal").touch()
+    os.truncate(f"{path}-wal", LARGE_WAL_BYTES + 1)
+
+    told = output("check", "--data", folder, "--format", "json")
+    assert "another program has been reading the file" in told
+
+
 def test_a_command_on_a_folder_loads_no_client_of_servers(folder: Path) -> None:
     """Neither of Kafka nor of Redis."""
     program = (
@@ -207,6 +217,7 @@ def test_a_forgotten_conversation_is_gone_once_its_event_is_read(folder: Path) -
     assert "c-1: in the state, on 1 partition (0)" in told
     assert "nobody: not in the state" in told
     assert "a forget of each is written to 1 partitions of events" in told
+    assert "stays in the log: events and dead letters for 7d (serve.retention), spans" in told
     assert {row["conversation_id"] for row in rows(folder)} == {"c-2"}
     assert [record.key for record in values(folder)[-2:]] == [b"c-1", b"nobody"]
 

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stream_metrics.live.local.database import Database, FileDamaged, FileUnavailable, connect
+from stream_metrics.live.local import database as module
+from stream_metrics.live.local.database import (
+    Database,
+    FileDamaged,
+    FileUnavailable,
+    connect,
+    large_wal,
+)
 from stream_metrics.live.local.log import Entry, Log
 from stream_metrics.live.local.tables import EVENTS
 from tests.full_disk import files_up_to
@@ -194,3 +201,24 @@ async def test_nothing_is_stored_in_a_file_that_was_deleted(tmp_path: Path, repl
     await database.write(insert(b"3"))
     assert await values(database) == [b"1", b"3"]
     await database.close()
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_reader_that_does_not_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    """It keeps all that is written from being copied to the file, so the other one grows."""
+    monkeypatch.setattr(module, "LARGE_WAL_BYTES", 10 << 20)
+    path = tmp_path / "a.db"
+    database, other = Database(path), sqlite3.connect(path, isolation_level=None)
+    try:
+        if held:
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM events").fetchone()
+        for _ in range(12):
+            await database.write(insert(bytes(1 << 20)))
+
+        assert (f"{path}-wal has 1" in large_wal(path)) is held
+    finally:
+        other.close()
+        await database.close()

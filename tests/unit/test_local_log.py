@@ -35,11 +35,11 @@ async def append(log: Log, topic: str, count: int, timestamp_ms: int, size: int 
     await log.append(topic, [Entry(b"k", bytes(size))] * count, timestamp_ms)
 
 
-async def read_up_to(database: Database, offset: int, generation: str = "") -> None:
-    """Let the state of a generation have read the events up to an offset."""
+async def read_up_to(database: Database, offset: int, state: int = 0) -> None:
+    """Let a state, of which there may be several, have read the events up to an offset."""
     store = LocalStore(database)
-    await store.claim(0, b"owner", {EVENTS: Position(0)})
-    await store.write(BatchWrite(0, b"owner", b"b", {EVENTS: 0}, {EVENTS: Position(offset)}))
+    await store.claim(state, b"owner", {EVENTS: Position(0)})
+    await store.write(BatchWrite(state, b"owner", b"b", {EVENTS: 0}, {EVENTS: Position(offset)}))
 
 
 async def trim(log: Log, retention: Retention, now_ms: int = NOW_MS) -> list[Extent]:
@@ -93,6 +93,19 @@ async def test_no_more_is_accepted_than_can_be_read(database: Database) -> None:
     assert (await log.extents([EVENTS]))[EVENTS] == Extent(0, 22)
 
 
+async def test_state_that_is_built_beside_keeps_no_event_out(database: Database) -> None:
+    """It begins far behind; what it has still to read is only not deleted."""
+    log = Log(database)
+    await append(log, EVENTS, 12, NOW_MS - 25 * HOUR_MS)
+    await read_up_to(database, 12)
+    await read_up_to(database, 3, state=1)
+
+    await log.append(EVENTS, [Entry(b"k", b"v")] * 10, NOW_MS, max_backlog=10)
+
+    assert await log.backlog(EVENTS) == 10
+    assert (await trim(log, KEPT))[0] == Extent(3, 22)
+
+
 async def test_old_records_that_were_read_are_deleted(database: Database) -> None:
     """Spans, which hold texts, sooner than events; what is deleted is counted."""
     log = Log(database)
@@ -106,8 +119,8 @@ async def test_old_records_that_were_read_are_deleted(database: Database) -> Non
     await log.commit("bridge", {SPANS: (4, "")})
 
     assert await trim(log, KEPT) == [Extent(3, 6), Extent(4, 6)]
-    deleted = await log.deleted()
-    assert (deleted.aged, deleted.crowded) == ({EVENTS: 3, SPANS: 4}, {EVENTS: 0, SPANS: 0})
+    kept = await log.kept()
+    assert (kept.aged, kept.crowded) == ({EVENTS: 3, SPANS: 4}, {EVENTS: 0, SPANS: 0})
 
 
 async def test_an_emptied_log_goes_on_at_its_end(database: Database, tmp_path: Path) -> None:
@@ -130,13 +143,13 @@ async def test_the_oldest_go_where_the_file_is_too_large(database: Database) -> 
         await append(log, topic, 1_000, NOW_MS - (8 - hour) * 60_000, size=300)
     await read_up_to(database, 4_000)
     await log.commit("bridge", {SPANS: (4_000, "")})
-    full = await log.used_bytes()
+    full = (await log.kept()).file_bytes
 
     left = await trim(log, Retention(KEPT.ages_ms, full * 6 // 10))
 
     assert left == [Extent(2_000, 4_000), Extent(2_000, 4_000)]
-    assert await log.used_bytes() <= full * 6 // 10
-    assert (await log.deleted()).crowded == {EVENTS: 2_000, SPANS: 2_000}
+    assert (await log.kept()).file_bytes <= full * 6 // 10
+    assert (await log.kept()).crowded == {EVENTS: 2_000, SPANS: 2_000}
 
 
 async def test_one_wrong_clock_does_not_keep_everything(
@@ -153,6 +166,17 @@ async def test_one_wrong_clock_does_not_keep_everything(
     await read_up_to(database, 6)
 
     assert (await trim(log, KEPT))[0] == Extent(5, 6)
+
+
+async def test_a_clock_that_was_not_set_deletes_nothing(database: Database) -> None:
+    """A machine that starts in 1970 receives events before it learns the time."""
+    log = Log(database)
+    await append(log, EVENTS, 5, NOW_MS)
+    await append(log, EVENTS, 2, HOUR_MS)
+    await read_up_to(database, 7)
+
+    assert (await trim(log, KEPT, HOUR_MS))[0] == Extent(0, 7)
+    assert (await trim(log, KEPT))[0] == Extent(0, 7)
 
 
 async def test_old_letters_are_deleted(database: Database) -> None:

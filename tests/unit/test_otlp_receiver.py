@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.limits import Limits
@@ -295,6 +296,36 @@ async def test_a_body_that_would_fill_the_memory_is_refused(tmp_path: Path) -> N
     assert answer.status == 413
     assert "too many parts" in message_of(answer)
     assert grown_kib < 64 << 10
+
+
+def of_one_resource(kind: str, spans: int, size: int) -> bytes:
+    """Spans of as many traces, of one resource with that many bytes."""
+    made = TracesData()
+    made.resource_spans.add().resource.attributes.add().value.string_value = "r" * size
+    for number in range(spans):
+        payload = TracesData.FromString(as_protobuf([SpanSpec(number + 1, 1)]))
+        made.resource_spans[0].scope_spans.extend(payload.resource_spans[0].scope_spans)
+    if kind == PROTOBUF:
+        return bytes(made.SerializeToString())
+    one = document([SpanSpec(number + 1, 1) for number in range(spans)])
+    for each in one["resourceSpans"][1:]:
+        one["resourceSpans"][0]["scopeSpans"] += each["scopeSpans"]
+    resource = {"attributes": [{"key": "", "value": {"stringValue": "r" * size}}]}
+    return json.dumps(
+        {"resourceSpans": [one["resourceSpans"][0] | {"resource": resource}]}
+    ).encode()
+
+
+@pytest.mark.parametrize("kind", ENCODINGS)
+async def test_a_resource_is_not_copied_to_fill_the_disk(tmp_path: Path, kind: str) -> None:
+    """Each trace's payload has its own copy of it."""
+    async with receiving(tmp_path, Doors(inflated_bytes=60_000)) as place:
+        answer = await place.post(of_one_resource(kind, 7, 10_000), kind)
+        assert (answer.status, await place.stored()) == (413, {})
+        assert "spans of 7 traces with a large resource" in message_of(answer)
+
+        assert (await place.post(of_one_resource(kind, 5, 10_000), kind)).status == 200
+        assert len(await place.stored()) == 5
 
 
 @pytest.mark.parametrize("kind", ENCODINGS)

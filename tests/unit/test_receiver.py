@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import resource
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +20,21 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from stream_metrics.cli.logs import configure_logs
+from stream_metrics.cli.settings import LogSettings
+from stream_metrics.core.events.bodies import events_of
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.live.health import Health
 from stream_metrics.live.local.connections import LimitedServer
-from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.database import Database, Job, T
 from stream_metrics.live.local.log import Log
-from stream_metrics.live.local.receiver import Doors, Receiver, inflate
+from stream_metrics.live.local.receiver import (
+    INFLATED_STEP,
+    Doors,
+    Receiver,
+    Refused,
+    inflate,
+)
 from stream_metrics.live.local.tables import EVENTS
 from tests.full_disk import files_up_to
 from tests.unit.test_bad_input import OK, TABLE, Row
@@ -74,6 +86,20 @@ class Seen:
         """See ``Counts``."""
 
 
+class CountedDatabase(Database):
+    """Counts who waits for the writer."""
+
+    waiting = 0
+
+    async def write(self, job: Job[T]) -> T:
+        """See ``Database.write``."""
+        self.waiting += 1
+        try:
+            return await super().write(job)
+        finally:
+            self.waiting -= 1
+
+
 @dataclass
 class Place:
     """A receiver that listens, and what is behind it."""
@@ -81,7 +107,7 @@ class Place:
     url: str
     port: int
     session: aiohttp.ClientSession
-    database: Database
+    database: CountedDatabase
     health: Health
     seen: Seen
 
@@ -101,7 +127,7 @@ async def receiving(
     folder: Path, doors: Doors | None = None, **connections: Any
 ) -> AsyncIterator[Place]:
     """A receiver on a free port, over a new file."""
-    database, health, seen = Database(folder / "a.db"), Health(reasons={}), Seen()
+    database, health, seen = CountedDatabase(folder / "a.db"), Health(reasons={}), Seen()
     receiver = Receiver(Log(database), Limits(), doors or Doors(), seen, health, lambda: NOW_MS)
     app = web.Application()
     receiver.add_to(app)
@@ -233,6 +259,7 @@ CUT = gzip.compress(GOOD[0], mtime=0)[:-9]
         (bytes(2_001), {}, 413, "more than 2000 bytes"),
         (GZIPPED_ZEROS, {"Content_Encoding": "gzip"}, 413, "more than 5000 bytes"),
         (b"\n".join([b"1"] * 11), {}, 413, "more than 10 events"),
+        (b"[%s]" % (b"1," * 31), {}, 413, "too many parts"),
         (b"no gzip", {"Content_Encoding": "gzip"}, 400, "no gzip data"),
         (CUT, {"Content_Encoding": "gzip"}, 400, "no complete gzip data"),
         (GOOD[0], {"Content_Encoding": "br"}, 415, "with `Content-Encoding: gzip`"),
@@ -243,7 +270,7 @@ async def test_a_body_that_is_not_let_in_is_refused_as_a_whole(
     tmp_path: Path, body: bytes, headers: dict[str, str], status: int, why: str
 ) -> None:
     """Each limit has its status and says what to do; the next request is answered as ever."""
-    doors = Doors(body_bytes=2_000, inflated_bytes=5_000, events=10)
+    doors = Doors(body_bytes=2_000, inflated_bytes=5_000, events=10, parts=31)
     async with receiving(tmp_path, doors) as place:
         answer = await place.post(body, **headers)
 
@@ -252,6 +279,34 @@ async def test_a_body_that_is_not_let_in_is_refused_as_a_whole(
         assert await place.post(GOOD[0]) == (200, {"accepted": 1, "refused": []})
         assert place.seen.statuses == [status, 200]
         assert await place.stored() == GOOD[:1]
+
+
+async def test_numbers_in_an_array_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """Each would take fifty times its size; a sender packs them into a thousandth."""
+    body = gzip.compress(b"[" + b"1," * (16 << 20) + b"1]", 1)
+    async with receiving(tmp_path) as place:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        status, document = await place.post(body, Content_Encoding="gzip")
+        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+    assert (status, document["error"]) == (413, "the body has too many parts; send less at once")
+    assert grown_kib < 160 << 10
+
+
+@pytest.mark.parametrize(
+    ("body", "places"),
+    [
+        (b"x\n" * 3_000_000, [1]),
+        (b"x\n" * 3_000_000 + GOOD[0], None),
+        (b"{x\n" * 150_000, None),
+    ],
+    ids=["none", "the last line", "what begins like one"],
+)
+def test_lines_are_looked_for_quickly(body: bytes, places: list[int] | None) -> None:
+    """A body of millions of lines is one broken event unless a line is an object."""
+    found = [one.place for one in islice(events_of(body), 3)]
+
+    assert found == (places or [1, 2, 3])
 
 
 def test_no_more_is_inflated_than_is_let_in() -> None:
@@ -263,14 +318,31 @@ def test_no_more_is_inflated_than_is_let_in() -> None:
     assert inflate(gzip.compress(bytes(500)) * 2, 1_000) == bytes(1_000)
 
 
+def test_members_of_gzip_are_joined_wherever_a_step_ends() -> None:
+    """Also empty ones, of which a body can have hundreds of thousands: each step is read once."""
+    parts = [bytes(range(256)) * number for number in (0, 1, 40, 0, 900)]
+    packed = b"".join(gzip.compress(part, 0) for part in parts)
+    for step in range(len(packed) - 3 * INFLATED_STEP, len(packed), 509):
+        assert inflate(gzip.compress(bytes(step), 0) + packed, 1 << 30) == bytes(step) + b"".join(
+            parts
+        )
+
+    assert inflate(gzip.compress(b"") * 20_000 + packed, 1 << 30) == b"".join(parts)
+    with pytest.raises(Refused, match="no complete gzip data"):
+        inflate(packed[:-1], 1 << 30)
+
+
 async def test_a_token_is_asked_for(tmp_path: Path) -> None:
     """Where one is set, nothing is read without it."""
     async with receiving(tmp_path, Doors(token="a secret")) as place:
         for wrong in ({}, {"Authorization": "Bearer a"}, {"Authorization": "Basic a secret"}):
             status, told = await place.post(GOOD[0], **wrong)
             assert (status, "secret" in str(told)) == (401, False)
+        async with place.session.post(place.url, data=GOOD[0]) as answer:
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
 
-        assert (await place.post(GOOD[0], Authorization="Bearer a secret"))[0] == 200
+        for right in ("Bearer a secret", "bearer  a secret"):
+            assert (await place.post(GOOD[0], Authorization=right))[0] == 200
 
 
 async def test_a_full_disk_is_no_answer_of_success(tmp_path: Path) -> None:
@@ -315,6 +387,21 @@ async def test_no_more_requests_at_once_than_are_let_in(tmp_path: Path) -> None:
         writer.close()
 
 
+async def test_small_requests_that_arrive_together_share_a_commit(tmp_path: Path) -> None:
+    """All of them wait for the disk at once, however few bodies are inflated at once."""
+    async with receiving(tmp_path, Doors(inflated_at_once=1)) as place:
+        free = threading.Event()
+        busy = asyncio.create_task(place.database.write(lambda _: free.wait(10)))
+        posts = [asyncio.create_task(place.post(one)) for one in GOOD]
+        async with asyncio.timeout(10):
+            while place.database.waiting < 1 + len(GOOD):
+                await asyncio.sleep(0)
+        free.set()
+
+        assert await busy
+        assert {status for status, _ in await asyncio.gather(*posts)} == {200}
+
+
 async def test_a_body_that_does_not_arrive_is_given_up(tmp_path: Path) -> None:
     """Nothing of it is stored."""
     async with receiving(tmp_path, Doors(body_seconds=0.02)) as place:
@@ -342,6 +429,26 @@ async def test_a_sender_that_goes_away_in_the_middle_leaves_nothing(
 
         assert GOOD[0] not in await place.stored()
     assert caplog.text == ""
+
+
+async def test_what_a_malformed_request_says_is_not_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither texts behind a length that is too small, nor a token in a header that is none."""
+    configure_logs(LogSettings())
+    async with receiving(tmp_path) as place:
+        for head_ in (head(len(GOOD[0]) - 9), head(9, "Authorization: Bearer c0\x01\r\n")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+            writer.write(head(len(GOOD[0])) + GOOD[0])
+            assert (await reader.readuntil(b"]}\n")).startswith(b"HTTP/1.1 200")
+            writer.write(head_ + GOOD[0])
+            assert b"400 Bad Request" in await reader.read()
+            writer.close()
+
+    said = capfd.readouterr().err
+    assert "Error handling request from 127.0.0.1: BadHttpMethod" in said
+    assert "Error handling request from 127.0.0.1: BadHttpMessage" in said
+    assert "c0" not in said
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-A: "])

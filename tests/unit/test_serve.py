@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import os
-import time
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,8 +16,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from pydantic import SecretStr
 
-from stream_metrics.cli.serving import ServeProcess, listening
+from stream_metrics.cli.serving import ServeProcess, listening, shows_texts
+from stream_metrics.cli.serving_rules import rules_over
+from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -25,6 +28,7 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.lab.traffic import TrafficProfile, generate
+from stream_metrics.live.auth import hash_password
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import database_of, held, prepare_database
 from stream_metrics.live.local.log import Log
@@ -133,6 +137,41 @@ async def test_page_and_metrics_are_a_workers(tmp_path: Path) -> None:
     assert not rules & {"kafka", "redis", "memory"}
 
 
+def not_asked() -> Traces:
+    """What rules over a folder read; nobody asks for it."""
+    raise AssertionError
+
+
+def test_no_rule_of_the_page_speaks_of_servers() -> None:
+    """What it names is there, and a command that it names has the folder."""
+    rules = rules_over(Path("a folder"), not_asked)
+    said = {text for one in rules for text in (one.title, one.fires, one.look, one.differs)}
+
+    words = ("Kafka", "Redis", "topic", "worker", "partition")
+    assert not [text for text in said if any(word in text for word in words)]
+    commands = [text for text in said if "stream-metrics " in text]
+    assert commands
+    assert all("--data 'a folder'" in text for text in commands)
+
+
+async def test_silent_connections_to_the_page_keep_no_sender_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the two addresses has a share of the files that may be open."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (12, 12))
+    async with working(tmp_path) as (_, page, receiver):
+        port = int(page.rstrip("/").rpartition(":")[2])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(9)]
+
+        assert await post(receiver, events(1)[0]) == 1
+        async with aiohttp.ClientSession() as session, session.get(f"{page}healthz") as got:
+            assert got.status == 200
+
+        assert await held[0][0].read() == b""
+        for _, writer in held:
+            writer.close()
+
+
 async def test_old_events_are_deleted_and_the_figures_stay(tmp_path: Path) -> None:
     """Retention is that of the log, not of the state."""
     async with working(tmp_path) as (process, _, receiver):
@@ -143,9 +182,12 @@ async def test_old_events_are_deleted_and_the_figures_stay(tmp_path: Path) -> No
         log: Log = process.records
         await wait_until(lambda: process.loop is not None and bool(process.loop.partitions), 30, "")
         assert before
-        while (await log.deleted()).aged["events"] == 0:
-            await asyncio.sleep(0.05)
+
+        async def trimmed() -> bool:
             await process.trim()
+            return not (await log.kept()).records["events"]
+
+        await wait_until(trimmed, 30, "the log keeps what is too old")
         assert await everything(log) == []
 
 
@@ -243,6 +285,45 @@ def test_what_cannot_work_is_refused(
     assert why in " ".join((told.stderr + capfd.readouterr().err).split())
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("digest.key", "", "digest.key has no key"),
+        ("token", "", "write one token to it"),
+        ("token", "two\nlines", "write one token to it"),
+    ],
+)
+def test_an_empty_secret_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, text: str, why: str
+) -> None:
+    """A file that lost what it had protects nothing."""
+    (tmp_path / name).write_text(text)
+    token = {"STREAM_METRICS_SERVE__TOKEN_FILE": str(tmp_path / "token")}
+
+    told = ran(
+        "serve", "--data", str(tmp_path), "--port", "0", "--otlp-port", "0",
+        environment=token if name == "token" else {},
+    )  # fmt: skip
+
+    assert told.returncode == 2
+    assert why in told.stderr + capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "users", "shown"),
+    [("127.0.0.1", {}, True), ("0.0.0.0", {}, False), ("0.0.0.0", {"ann": "secret"}, True)],
+)
+def test_texts_are_shown_to_nobody_unknown(
+    tmp_path: Path, host: str, users: dict[str, str], shown: bool
+) -> None:
+    """Where others can reach the page, only users read what agents found."""
+    chosen = settings(tmp_path)
+    given = {name: SecretStr(hash_password(password, 4)) for name, password in users.items()}
+    web = chosen.web.model_copy(update={"host": host, "users": given})
+
+    assert shows_texts(chosen.model_copy(update={"web": web})) is shown
+
+
 def test_a_folder_in_use_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With exit code 2, and a message that names the other process."""
     with held(tmp_path):
@@ -284,8 +365,10 @@ def test_what_was_acknowledged_survives_kills(tmp_path: Path) -> None:
 
 
 def until_read(served: Served) -> None:
-    while "streammetrics_consumer_lag_records{" not in (text := served.get("/metrics")):
-        time.sleep(0.05)
-    while 'topic="events"} 0.0' not in text:
-        time.sleep(0.05)
-        text = served.get("/metrics")
+    """Wait until the process has read all its events."""
+    line = 'streammetrics_consumer_lag_records{partition="0",topic="events"} 0.0'
+
+    def done() -> bool:
+        return line in served.get("/metrics")
+
+    asyncio.run(wait_until(done, 30, "the events are not read"))

@@ -18,14 +18,15 @@ from aiohttp import web
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from prometheus_client import CollectorRegistry, generate_latest
 
-from stream_metrics.cli.serving_traces import Traces, refusals_rule
+from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.live.health import Health
+from stream_metrics.live.local import scores as module
 from stream_metrics.live.local.connections import LimitedServer
-from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.database import Database, Job, T
 from stream_metrics.live.local.log import Log, Retention
 from stream_metrics.live.local.otlp import OtlpReceiver
 from stream_metrics.live.local.receiver import Doors, Receiver
@@ -45,7 +46,7 @@ NOW_MS: Final = 1_796_000_000_000  # after the captures
 SETTINGS: Final = Settings.model_validate(
     {
         "bridge": {"settle": "2s", "trace_max": "10s"},
-        "labels": {"grades": {"relevant": 3}, "position": ["position"]},
+        "labels": {"grades": {"relevant": 3}, "position": ["position"], "document": ["document"]},
     }
 )
 NAMES: Final = sorted(path.name.removesuffix(".jsonl.gz") for path in CAPTURES.glob("*.gz"))
@@ -56,12 +57,24 @@ SEARCHED: Final = [
 ]
 
 
+class CountedDatabase(Database):
+    """Counts what it is asked to write."""
+
+    asked = 0
+
+    async def write(self, job: Job[T]) -> T:
+        """See ``Database.write``."""
+        self.asked += 1
+        return await super().write(job)
+
+
 @dataclass
 class Place:
     """A process without its engine: what it receives, and what becomes of it."""
 
     url: str
     session: aiohttp.ClientSession
+    database: CountedDatabase
     log: Log
     traces: Traces
     registry: CollectorRegistry
@@ -106,7 +119,8 @@ class Place:
 @asynccontextmanager
 async def receiving(folder: Path) -> AsyncIterator[Place]:
     """Such a process over the file in a folder."""
-    database, registry, health = Database(folder / "a.db"), CollectorRegistry(), Health(reasons={})
+    database, registry = CountedDatabase(folder / "a.db"), CollectorRegistry()
+    health = Health(reasons={})
     times = [NOW_MS, 0.0]
     clock = Clock(lambda: int(times[0]), lambda: times[1])
     log, counts = Log(database), ReceiverMetrics(registry, TOPICS)
@@ -123,7 +137,7 @@ async def receiving(folder: Path) -> AsyncIterator[Place]:
     try:
         async with aiohttp.ClientSession() as session:
             url = f"http://127.0.0.1:{port}"
-            yield Place(url, session, log, traces, registry, health, times)
+            yield Place(url, session, database, log, traces, registry, health, times)
     finally:
         await server.stop()
         await database.close()
@@ -221,12 +235,10 @@ async def test_refusals_are_counted_and_named(tmp_path: Path) -> None:
         await place.close_all()
         counted = place.counted("streammetrics_bridge_refused_total")
         page = place.traces.page.render(reasons=True)
-        rule = refusals_rule(place.traces.page.finding).of_worker
-        assert rule is not None
-        said = rule(Worker(OperationsSample(0), History(), {}))
+        said = place.traces.page.recent.of_refusals(Worker(OperationsSample(0), History(), {}))
 
     assert said.level == "warning"
-    assert said.why.startswith("0 traces became events; refused: ")
+    assert said.why.startswith("0 traces became events in the last 15 minutes; refused: ")
     assert "unrecognised of " in said.why
 
     reasons = {labels.partition('reason="')[2].rstrip('"}'): n for labels, n in counted.items()}
@@ -269,14 +281,14 @@ async def test_hostile_spans_change_nothing_for_others(
 # -- scores
 
 
-def scores(*marks: tuple[int, int, str]) -> bytes:
+def scores(*marks: tuple[int, int, str], trace: int = 1) -> bytes:
     """Log records with a score each: a span, a position, and a label."""
     made = LogsData()
     scope = made.resource_logs.add().scope_logs.add()
     for span, position, label in marks:
         one = scope.log_records.add()
         one.event_name = "gen_ai.evaluation.result"
-        one.trace_id, one.span_id = (1).to_bytes(16, "big"), span.to_bytes(8, "big")
+        one.trace_id, one.span_id = trace.to_bytes(16, "big"), span.to_bytes(8, "big")
         one.time_unix_nano = (NOW_MS + position) * 1_000_000
         for key, value in (("name", "Relevance"), ("score.label", label)):
             part = one.attributes.add()
@@ -339,6 +351,24 @@ async def test_scores_that_are_no_labels_are_named(tmp_path: Path) -> None:
     assert all(reason in page for reason in reasons)
 
 
+async def test_a_text_that_a_score_names_is_not_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither in the log nor on the page: a score may name a document by what it says."""
+    sent = LogsData.FromString(scores((2, 0, "relevant")))
+    [record] = sent.resource_logs[0].scope_logs[0].log_records
+    record.attributes[-1].key = "document"
+    record.attributes[-1].value.string_value = "a secret of the company"
+    async with receiving(tmp_path) as place:
+        assert await place.post(as_protobuf(SEARCHED)) == 200
+        assert await place.post(sent.SerializeToString(), "logs") == 200
+        await place.close_all()
+        told = place.traces.page.render(reasons=True) + "".join(capfd.readouterr())
+
+    assert "the span did not return a text of 23 characters" in told
+    assert "secret" not in told
+
+
 async def test_a_score_without_its_trace_is_given_up(tmp_path: Path) -> None:
     """After the time that a trace may take."""
     async with receiving(tmp_path) as place:
@@ -351,6 +381,55 @@ async def test_a_score_without_its_trace_is_given_up(tmp_path: Path) -> None:
         assert await place.traces.scores.waiting() == {}
         [refused] = place.counted("streammetrics_bridge_refused_total")
         assert "label_no_span" in refused
+
+
+async def test_scores_that_wait_long_keep_no_other_from_its_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are of traces that never come."""
+    monkeypatch.setattr(module, "LOOKED_AT", 2)
+    async with receiving(tmp_path) as place:
+        for trace in range(2, 7):
+            assert await place.post(scores((2, 0, "relevant"), trace=trace), "logs") == 200
+        assert await place.post(scores((2, 0, "relevant")), "logs") == 200
+        assert await place.post(as_protobuf(SEARCHED)) == 200
+        for _ in range(12):
+            place.times[0] += module.LOOK_MS
+            place.times[1] += 1
+            await place.traces.turn()
+
+        assert labels(await place.events()) == LABELS[:1]
+        assert await place.log.waiting_scores() == 5
+
+
+async def test_scores_that_are_given_up_together_hold_nobody_up(tmp_path: Path) -> None:
+    """However many traces they are of, they are one transaction."""
+    async with receiving(tmp_path) as place:
+        for trace in range(2, 22):
+            assert await place.post(scores((2, 0, "relevant"), trace=trace), "logs") == 200
+        await place.traces.turn()
+        place.times[0] += SETTINGS.bridge.trace_max_ms
+        before = place.database.asked
+
+        await place.traces.turn()
+
+        assert await place.log.waiting_scores() == 0
+        assert place.database.asked - before < 5
+
+
+async def test_a_score_is_about_the_trace_as_it_was_told(tmp_path: Path) -> None:
+    """Spans that came too late make no label of a score of a search that was refused."""
+    async with receiving(tmp_path) as place:
+        assert await place.post(as_protobuf(SEARCHED[1:])) == 200
+        await place.close_all()
+        assert await place.post(as_protobuf(SEARCHED[:1])) == 200
+        await place.close_all()
+        assert await place.post(scores((2, 0, "relevant")), "logs") == 200
+        await place.close_all()
+        counted = place.counted("streammetrics_bridge_refused_total")
+
+        assert await place.events() == []
+    assert any('reason="label_' in one for one in counted)
 
 
 # -- retention

@@ -111,10 +111,14 @@ class ClosedTrace:
         """The timestamp of its events; None if its records have no plausible time."""
         return self.last_ms if self.last_ms * 1000 >= EARLIEST_US else None
 
+    def decoded(self) -> Iterable[Span]:
+        """Its distinct spans."""
+        return map(_DECODE, self.encoded_spans)
+
     def interpret(self, mapping: SpanMapping, options: Options) -> Interpretation:
         """The interpretation of the trace, or its refusal."""
         if self.reason is None:
-            return interpret(map(_DECODE, self.encoded_spans), mapping, options)
+            return interpret(self.decoded(), mapping, options)
         interpretation = Interpretation(
             self.trace_id, service=self.service, agent=self.service, spans=self.spans
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
@@ -38,12 +39,14 @@ class LimitedServer:
         )
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; the port. Raises ``OSError``."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._protocol, host, port, backlog=128)
+            self._server = await loop.create_server(
+                self._protocol, host, port, ssl=tls, backlog=128
+            )
         except OSError:
             await self._runner.cleanup()
             raise

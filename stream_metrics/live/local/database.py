@@ -27,6 +27,9 @@ PAGE_BYTES: Final = 8_192
 CACHE_KIB: Final = 16_384
 WAL_BYTES: Final = 64 << 20  # to which the write-ahead log is cut once it was copied
 
+LARGE_WAL_BYTES: Final = 4 * WAL_BYTES
+"""A larger one is not copied, because somebody has been reading the file since it was small."""
+
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
 Connect = Callable[[Path], sqlite3.Connection]
@@ -90,12 +93,29 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def wal_bytes(path: Path) -> int:
+    """The size of the file's write-ahead log; raises ``OSError``."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def large_wal(path: Path) -> str:
+    """A message if another program keeps the write-ahead log growing; empty if none does."""
+    with suppress(OSError):
+        if (size := wal_bytes(path)) > LARGE_WAL_BYTES:
+            return (
+                f"{path}-wal has {size:,} bytes and grows, because another program has been "
+                "reading the file all the time: end it"
+            )
+    return ""
+
+
 def _has_log(path: Path) -> bool:
     """Whether the file may have a write-ahead log with something in it."""
     try:
-        return path.with_name(f"{path.name}-wal").stat().st_size > 0
-    except FileNotFoundError:
-        return False
+        return wal_bytes(path) > 0
     except OSError:
         return True
 

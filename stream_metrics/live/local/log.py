@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -48,11 +48,14 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
-    """How many records of each topic were ever deleted: too old, or to make room."""
+class Kept:
+    """How many records of each topic there are, and how many were ever deleted: too old, or to make
+    room. ``file_bytes`` are those of the file that hold something."""
 
+    records: Mapping[str, int]
     aged: Mapping[str, int]
     crowded: Mapping[str, int]
+    file_bytes: int
 
 
 class Log:
@@ -89,11 +92,10 @@ class Log:
 
         def append(connection: sqlite3.Connection) -> int:
             if max_backlog is not None:
-                extent = _extent(connection, topic)
-                read = _read_up_to(connection, topic, extent)
+                behind = _backlog(connection, topic)
                 if topic != EVENTS:
-                    read = max(read, self._read.get(topic, 0))
-                behind = extent.end - read
+                    end = _extent(connection, topic).end
+                    behind = min(behind, end - self._read.get(topic, 0))
                 if behind + len(entries) > max(max_backlog, len(entries)):
                     raise Backlog(f"{behind:,} records are stored that were not read yet")
             stamp = timestamp_ms if isinstance(timestamp_ms, int) else timestamp_ms()
@@ -190,12 +192,7 @@ class Log:
 
     async def backlog(self, topic: str) -> int:
         """How many records of a topic are still to be read."""
-
-        def count(connection: sqlite3.Connection) -> int:
-            extent = _extent(connection, topic)
-            return extent.end - _read_up_to(connection, topic, extent)
-
-        return await self._database.read(count)
+        return await self._database.read(lambda at: _backlog(at, topic))
 
     # -- retention
 
@@ -203,18 +200,16 @@ class Log:
         """Delete some of the records that are too old or too many; whether there may be more."""
         return await self._database.write(lambda at: _trim(at, retention, now_ms))
 
-    async def deleted(self) -> Deleted:
-        """How many records were ever deleted."""
-        statement = "SELECT topic, aged, crowded FROM logs"
-        rows = await self._database.read(lambda at: at.execute(statement).fetchall())
-        return Deleted(
-            {topic: aged for topic, aged, _ in rows},
-            {topic: crowded for topic, _, crowded in rows},
-        )
+    async def kept(self) -> Kept:
+        """What is there, and what was ever deleted."""
 
-    async def used_bytes(self) -> int:
-        """The bytes of the file that hold something."""
-        return await self._database.read(_used_bytes)
+        def look(connection: sqlite3.Connection) -> Kept:
+            statement = 'SELECT topic, "end" - first, aged, crowded FROM logs'
+            rows = connection.execute(statement).fetchall()
+            records, aged, crowded = ({row[0]: row[at] for row in rows} for at in (1, 2, 3))
+            return Kept(records, aged, crowded, _used_bytes(connection))
+
+        return await self._database.read(look)
 
 
 def add(
@@ -251,8 +246,16 @@ def _records(
         f'SELECT "offset", timestamp_ms, key, value FROM {topic} WHERE "offset" >= ? '  # noqa: S608
         'ORDER BY "offset" LIMIT ?'
     )
+    rows = connection.execute(statement, (offset, max_records))
+    return records_of(rows, topic, max_bytes)
+
+
+def records_of(
+    rows: Iterable[tuple[int, int, bytes, bytes]], topic: str, max_bytes: int
+) -> list[Record]:
+    """Rows of a topic as records, up to the one with which they have so many bytes."""
     found: list[Record] = []
-    for at, timestamp_ms, key, value in connection.execute(statement, (offset, max_records)):
+    for at, timestamp_ms, key, value in rows:
         found.append(Record(value, key, timestamp_ms, topic, 0, at))
         max_bytes -= len(value or b"")
         if max_bytes <= 0:
@@ -260,18 +263,26 @@ def _records(
     return found
 
 
-def _read_up_to(connection: sqlite3.Connection, topic: str, extent: Extent) -> int:
+def _backlog(connection: sqlite3.Connection, topic: str) -> int:
+    """How many records are still to be read: for state that is built beside, nobody waits."""
+    extent = _extent(connection, topic)
+    return extent.end - _read_up_to(connection, topic, extent, "max")
+
+
+def _read_up_to(
+    connection: sqlite3.Connection, topic: str, extent: Extent, which: str = "min"
+) -> int:
     """The offset up to which everybody has read: each generation of state that is in use, or the
-    readers that commit."""
+    readers that commit. With ``max``, the one that has read furthest."""
     if topic == EVENTS:
         statement = (
-            'SELECT min("offset") FROM positions JOIN partitions USING (place) '
+            f'SELECT {which}("offset") FROM positions JOIN partitions USING (place) '  # noqa: S608
             "LEFT JOIN frozen USING (mark, number) "
             "WHERE topic = ? AND NOT wiping AND frozen.by IS NULL"
         )
         [offset] = connection.execute(statement, (topic.encode(),)).fetchone()
     else:
-        statement = 'SELECT min("offset") FROM commits WHERE topic = ?'
+        statement = f'SELECT {which}("offset") FROM commits WHERE topic = ?'  # noqa: S608
         [offset] = connection.execute(statement, (topic,)).fetchone()
     return extent.first if offset is None else extent.nearest(offset)
 
@@ -342,7 +353,8 @@ def _delete_aged(
     connection: sqlite3.Connection, topic: str, retention: Retention, now_ms: int
 ) -> bool:
     """Delete the records before the first one that is young, and was written by a clock that can
-    have been right: one far ahead must not keep all that come after it."""
+    have been right: one far ahead must not keep all that come after it. If most are far ahead, the
+    clock of now cannot be right."""
     extent = _extent(connection, topic)
     statement = (
         f'SELECT "offset", timestamp_ms FROM {topic} WHERE "offset" < ? '  # noqa: S608
@@ -351,11 +363,23 @@ def _delete_aged(
     end = _unneeded(connection, topic, extent, retention, now_ms)
     age_ms = retention.ages_ms[topic]
     before = extent.first
-    for offset, timestamp_ms in connection.execute(statement, (end, TRIMMED_AT_ONCE)):
+    rows = connection.execute(statement, (end, TRIMMED_AT_ONCE)).fetchall()
+    latest_ms = now_ms + age_ms
+    if any(ms > latest_ms for _, ms in rows) and _mostly_after(connection, topic, latest_ms):
+        return False
+    for offset, timestamp_ms in rows:
         if abs(now_ms - timestamp_ms) <= age_ms:
             break
         before = offset + 1
     return _delete(connection, topic, extent.first, before, "aged")
+
+
+def _mostly_after(connection: sqlite3.Connection, topic: str, time_ms: int) -> bool:
+    """Whether more than half of the records are from after a time."""
+    statement = f"SELECT count(*) FROM {topic} WHERE timestamp_ms > ?"  # noqa: S608
+    [after] = connection.execute(statement, (time_ms,)).fetchone()
+    extent = _extent(connection, topic)
+    return bool(2 * after > extent.end - extent.first)
 
 
 def _delete_oldest(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:

@@ -19,10 +19,10 @@ from stream_metrics.core.telemetry.otlp.answers import Partial, exported, status
 from stream_metrics.core.telemetry.otlp.json_keys import signal_of
 from stream_metrics.core.telemetry.otlp.logs import LogRecord, log_records_of
 from stream_metrics.core.telemetry.otlp.payloads import by_trace, trace_ids_of
-from stream_metrics.core.telemetry.otlp.spans import OtlpError
+from stream_metrics.core.telemetry.otlp.spans import OtlpError, TooManyCopies
 from stream_metrics.core.telemetry.otlp.weight import LIGHT_BYTES, is_too_heavy
 from stream_metrics.live.local.log import Entry, Log
-from stream_metrics.live.local.receiver import Answer, Receiver, Refused, Respond
+from stream_metrics.live.local.receiver import Answer, Doors, Receiver, Refused, Respond
 from stream_metrics.live.local.scores import Scores
 from stream_metrics.live.local.tables import SPANS
 from stream_metrics.live.worker.clock import wall_ms
@@ -65,7 +65,7 @@ class OtlpReceiver:
 
     async def _traces(self, request: web.Request, body: bytes) -> Answer:
         doors = self._receiver.doors
-        split = await _decoded(request, body, "spans", lambda: _split(body, doors.events))
+        split = await _decoded(request, body, "spans", lambda: _split(body, doors))
         entries, spans, rejected = split or ([], 0, 0)
         if entries:
             storing = self._log.append(SPANS, entries, self._clock, doors.max_backlog)
@@ -90,13 +90,17 @@ class OtlpReceiver:
         return msgspec.structs.replace(record, time_ns=self._clock() * 1_000_000)
 
 
-def _split(body: bytes, most: int) -> tuple[list[Entry], int, int]:
+def _split(body: bytes, doors: Doors) -> tuple[list[Entry], int, int]:
     """A payload for each trace, and the numbers of spans and of spans without a trace."""
     ids = trace_ids_of(body)
     traces = set(ids)
-    if len(traces) > most:
-        raise Refused(413, f"spans of more than {most} traces; send fewer at once")
-    parts = {ids[0]: body} if len(traces) == 1 else by_trace(body)
+    if len(traces) > doors.events:
+        raise Refused(413, f"spans of more than {doors.events} traces; send fewer at once")
+    try:
+        parts = {ids[0]: body} if len(traces) == 1 else by_trace(body, doors.inflated_bytes)
+    except TooManyCopies as error:
+        why = f"spans of {len(traces)} traces with a large resource; send fewer at once"
+        raise Refused(413, why) from error
     entries = [Entry(trace.encode(), part) for trace, part in parts.items()]
     return entries, len(ids), ids.count("")
 
@@ -163,9 +167,7 @@ def _respond(rejected: str) -> Respond:
             body = exported(answer.document.get("partial"), rejected, as_json=as_json)
         else:
             body = status(answer.status, error, as_json=as_json)
-        headers = {hdrs.CONTENT_TYPE: _JSON if as_json else _PROTOBUF}
-        if answer.retry_seconds is not None:
-            headers[hdrs.RETRY_AFTER] = str(answer.retry_seconds)
+        headers = {hdrs.CONTENT_TYPE: _JSON if as_json else _PROTOBUF, **answer.headers}
         return web.Response(status=answer.status, body=body, headers=headers)
 
     return respond

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from aiohttp import hdrs, web
 
-from stream_metrics.core.events.bodies import Placed, events_of
+from stream_metrics.core.events.bodies import MAX_PARTS, Placed, events_of, has_too_many_parts
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.foreign import with_form
@@ -37,6 +37,7 @@ from stream_metrics.live.worker.retry import Reasons
 
 EVENTS_PATH: Final = "/v1/events"
 DECODED_AT_ONCE: Final = 100  # events, so that others do not wait long for the event loop
+INFLATED_STEP: Final = 4 << 10  # bytes of a body: what follows a short member is copied
 TROUBLED_SECONDS: Final = 15.0  # how long a refused request is a reason on ``/readyz``
 _JSON: Final = "application/json; charset=utf-8"
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -44,7 +45,8 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """What is let in. Bodies are held as they came until it is their turn to be inflated.
+    """What is let in. Bodies are held as they came until it is their turn to be inflated. Those of
+    at most ``small_bytes`` then make room for the next, so that they are committed together.
 
     ``token``, if it is set, is asked for. ``max_backlog`` bounds the records that are still to be
     read.
@@ -56,8 +58,10 @@ class Doors:
     inflated_bytes: int = 64 << 20
     held_bytes: int = 128 << 20
     events: int = 100_000
+    parts: int = MAX_PARTS
     requests: int = 64
     inflated_at_once: int = 2
+    small_bytes: int = 32 << 10
     body_seconds: float = 30.0
 
 
@@ -77,6 +81,16 @@ class Answer(NamedTuple):
     status: int
     document: Mapping[str, Any]
     retry_seconds: int | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that HTTP wants for the status."""
+        headers: dict[str, str] = {}
+        if self.status == 401:
+            headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
+        if self.retry_seconds is not None:
+            headers[hdrs.RETRY_AFTER] = str(self.retry_seconds)
+        return headers
 
 
 class Refused(Exception):
@@ -147,8 +161,11 @@ class Receiver:
             raise Refused(403, "requests from web pages are not accepted")
         token = self.doors.token
         if token is not None:
-            given = request.headers.get(hdrs.AUTHORIZATION, "").encode("utf-8", "surrogateescape")
-            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            scheme, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+            known = hmac.compare_digest(
+                given.strip().encode("utf-8", "surrogateescape"), token.encode()
+            )
+            if not known or scheme.lower() != "bearer":
                 raise Refused(401, "send the header `Authorization: Bearer` with the token")
         if (request.content_length or 0) > self.doors.body_bytes:
             raise self._too_large()
@@ -172,7 +189,9 @@ class Receiver:
             await self._read(request, chunks)
             async with self._turns:
                 inflated = await self._inflated(request, b"".join(chunks))
-                return await self._taken(take, request, inflated)
+                if len(inflated) > self.doors.small_bytes:
+                    return await self._taken(take, request, inflated)
+            return await self._taken(take, request, inflated)
         finally:
             self._held_bytes -= sum(map(len, chunks))
 
@@ -218,6 +237,8 @@ class Receiver:
     # -- 3. to 5. events ------------------------------------------------------------------------
 
     async def _events(self, _: web.Request, body: bytes) -> Answer:
+        if has_too_many_parts(body, self.doors.parts):
+            raise Refused(413, "the body has too many parts; send less at once")
         now_ms = self._clock()
         entries: list[Entry] = []
         refusals: list[dict[str, object]] = []
@@ -276,26 +297,27 @@ def inflate(body: bytes, most: int) -> bytes | None:
 
     Raises ``Refused`` if it is not that. No more than ``most`` bytes and one are ever made.
     """
-    parts, left = [], most + 1
+    parts, left, at = list[bytes](), most + 1, 0
+    packed, member = memoryview(body), None
     try:
-        while body and left:
-            inflating = zlib.decompressobj(_GZIP)
-            part = inflating.decompress(body, left)
-            parts.append(part)
-            left -= len(part)
-            if not inflating.eof:
-                if left:
-                    raise Refused(400, "the body is no complete gzip data")
+        while at < len(packed):
+            step = packed[at : at + INFLATED_STEP]
+            member = member or zlib.decompressobj(_GZIP)
+            parts.append(member.decompress(step, left))
+            left -= len(parts[-1])
+            if not left:
                 return None
-            body = inflating.unused_data
+            at += len(step) - len(member.unused_data)
+            if member.eof:
+                member = None
     except zlib.error:
         raise Refused(400, "the body is no gzip data, as `Content-Encoding` says") from None
-    return b"".join(parts) if left else None
+    if member is not None:
+        raise Refused(400, "the body is no complete gzip data")
+    return b"".join(parts)
 
 
 def _response(_: web.Request, answer: Answer) -> web.Response:
-    headers = {hdrs.CONTENT_TYPE: _JSON, hdrs.CACHE_CONTROL: "no-store"}
-    if answer.retry_seconds is not None:
-        headers[hdrs.RETRY_AFTER] = str(answer.retry_seconds)
+    headers = {hdrs.CONTENT_TYPE: _JSON, hdrs.CACHE_CONTROL: "no-store", **answer.headers}
     body = json.dumps(answer.document).encode() + b"\n"
     return web.Response(status=answer.status, body=body, headers=headers)

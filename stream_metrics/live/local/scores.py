@@ -8,30 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.core.telemetry import Interpretation, Options, Span, SpanMapping, label_events
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.telemetry import Interpretation, Options, SpanMapping, label_events
+from stream_metrics.core.telemetry.assembly import Assembly, Bounds, ClosedTrace
 from stream_metrics.core.telemetry.interpret import apply_evaluations
 from stream_metrics.core.telemetry.labels.evaluations import Evaluation, evaluation_of_record
 from stream_metrics.core.telemetry.labels.labels import UnusedScore
 from stream_metrics.core.telemetry.otlp.logs import LogRecord
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
-from stream_metrics.live.local.database import Database
-from stream_metrics.live.local.log import Backlog, Entry, Log, add
+from stream_metrics.live.local.database import Database, FileDamaged
+from stream_metrics.live.local.log import READ_BYTES, Backlog, Entry, Log, add, records_of
 from stream_metrics.live.local.tables import EVENTS, SPANS
-from stream_metrics.live.worker.retry import Retry
+from stream_metrics.live.worker.retry import Retry, Stopped
 from stream_metrics.live.worker.telemetry import BugCounts
 
-LOOKED_AT: Final = 10_000  # scores in a round
-LOOK_MS: Final = 500  # how often
-JOINED: Final = 1_000
+LOOKED_AT: Final = 1_000  # scores in a round, whose labels are one transaction
+LOOK_MS: Final = 500  # how often, while all have to wait
 LARGE_BYTES: Final = 1 << 18  # of spans that are interpreted beside the event loop
+
+T = TypeVar("T")
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(LogRecord).decode
@@ -58,6 +62,7 @@ class Scores:
     def __init__(self, database: Database, clock: Callable[[], int]) -> None:
         self._database = database
         self._clock = clock
+        self._looked_at = 0  # up to which id, in this pass over those that wait
         self.may_wait = True
 
     async def append(self, scores: Sequence[LogRecord], max_waiting: int) -> None:
@@ -77,12 +82,16 @@ class Scores:
         self.may_wait = True
 
     async def waiting(self) -> dict[str, _Trace]:
-        """The scores that wait, by trace."""
+        """The scores that wait, by trace; of many, the next ones in their order."""
 
         def find(connection: sqlite3.Connection) -> dict[str, _Trace]:
-            statement = "SELECT id, arrived_ms, trace FROM scores ORDER BY id LIMIT ?"
+            statement = "SELECT id, arrived_ms, trace FROM scores WHERE id > ? ORDER BY id LIMIT ?"
+            rows = connection.execute(statement, (self._looked_at, LOOKED_AT)).fetchall()
+            if not rows and self._looked_at:
+                rows = connection.execute(statement, (0, LOOKED_AT)).fetchall()
+            self._looked_at = rows[-1][0] if len(rows) == LOOKED_AT else 0
             found: dict[str, _Trace] = {}
-            for id_, arrived_ms, trace in connection.execute(statement, (LOOKED_AT,)):
+            for id_, arrived_ms, trace in rows:
                 if trace not in found:
                     last = f'SELECT max("offset") FROM {SPANS} WHERE key = ?'  # noqa: S608
                     [offset] = connection.execute(last, (trace.encode(),)).fetchone()
@@ -97,15 +106,26 @@ class Scores:
         self.may_wait |= bool(found)
         return found
 
-    async def read(self, trace: str, ids: Sequence[int]) -> tuple[list[LogRecord], list[bytes]]:
-        """Scores, and the payloads of their trace."""
-        statement = f'SELECT value FROM {SPANS} WHERE key = ? ORDER BY "offset"'  # noqa: S608
+    async def read(self, ids: Sequence[int]) -> list[LogRecord]:
+        """Scores by their ids."""
 
-        def read(connection: sqlite3.Connection) -> tuple[list[LogRecord], list[bytes]]:
+        def read(connection: sqlite3.Connection) -> list[LogRecord]:
             each = "SELECT record FROM scores WHERE id = ?"
             records = [connection.execute(each, (id_,)).fetchone() for id_ in ids]
-            payloads = connection.execute(statement, (trace.encode(),)).fetchall()
-            return [_decode(one[0]) for one in records if one], [value for (value,) in payloads]
+            return [_decode(one[0]) for one in records if one]
+
+        return await self._database.read(read)
+
+    async def payloads(self, trace: str, after: int) -> list[Record]:
+        """The next records of a trace behind an offset, at least one if there is any."""
+        statement = (
+            f'SELECT "offset", timestamp_ms, key, value FROM {SPANS} '  # noqa: S608
+            'WHERE key = ? AND "offset" > ? ORDER BY "offset"'
+        )
+
+        def read(connection: sqlite3.Connection) -> list[Record]:
+            rows = connection.execute(statement, (trace.encode(), after))
+            return records_of(rows, SPANS, READ_BYTES)
 
         return await self._database.read(read)
 
@@ -124,7 +144,7 @@ class Labeller:
     """Makes labels of the scores whose traces are closed.
 
     ``is_closed`` tells whether all spans of a trace up to an offset were read, and the trace is
-    closed. A score of a trace without spans waits for ``patience_ms``.
+    closed. A score of a trace without spans waits for ``bounds.trace_max_ms``.
     """
 
     def __init__(
@@ -135,7 +155,7 @@ class Labeller:
         options: Options,
         limits: Limits,
         is_closed: Callable[[str, int], bool],
-        patience_ms: int,
+        bounds: Bounds,
         retry: Retry,
         counts: LabelCounts,
         clock: Callable[[], int],
@@ -146,7 +166,7 @@ class Labeller:
         self._options = options
         self._limits = limits
         self._is_closed = is_closed
-        self._patience_ms = patience_ms
+        self._bounds = bounds
         self._retry = retry
         self._counts = counts
         self._clock = clock
@@ -157,39 +177,59 @@ class Labeller:
         now_ms = self._clock()
         if not self._scores.may_wait or abs(now_ms - self._looked_ms) < LOOK_MS:
             return
-        self._looked_ms = now_ms
         waiting = await self._retry(self._scores.waiting)
-        for trace, found in waiting.items():
-            if self._is_due(trace, found):
-                for first in range(0, len(found.ids), JOINED):
-                    await self._join(trace, found.ids[first : first + JOINED])
+        due = [(trace, found.ids) for trace, found in waiting.items() if self._is_due(trace, found)]
+        self._looked_ms = 0 if due else now_ms
+        entries, told = list[Entry](), list[Interpretation]()
+        for trace, ids in due:
+            labels, interpretation = await self._join(trace, ids)
+            entries += labels
+            told.append(interpretation)
+        if not due:
+            return
+        finished = [id_ for _, ids in due for id_ in ids]
+        await self._retry(lambda: self._scores.finish(finished, entries))
+        if entries:
+            self._log.appended(EVENTS)
+        unused = sum(sum(one.by_agent.values()) for one in told)
+        self._counts.labelled(len(finished) - unused)
+        for one in told:
+            self._counts.refused(one)
 
     def _is_due(self, trace: str, found: _Trace) -> bool:
         if found.end:
             return self._is_closed(trace, found.end)
-        return abs(self._clock() - found.arrived_ms) >= self._patience_ms
+        return abs(self._clock() - found.arrived_ms) >= self._bounds.trace_max_ms
 
-    async def _join(self, trace: str, ids: Sequence[int]) -> None:
-        records, payloads = await self._retry(lambda: self._scores.read(trace, ids))
+    async def _join(self, trace: str, ids: Sequence[int]) -> tuple[list[Entry], Interpretation]:
+        """The labels, and an interpretation whose refusals are the unused scores."""
+        records = await self._retry(lambda: self._scores.read(ids))
         try:
-            if sum(map(len, payloads)) >= LARGE_BYTES:
-                made = await asyncio.to_thread(self._labels, trace, records, payloads)
-            else:
-                made = self._labels(trace, records, payloads)
+            closed = await self._closed(trace)
+            spans = closed.encoded_spans if closed else ()
+            return await _beside_if_large(
+                lambda: self._labels(trace, records, closed), sum(map(len, spans))
+            )
+        except (Stopped, FileDamaged):
+            raise
         except Exception as error:
             self._counts.bug(Bug.of(error))
-            made = [], _all_refused(trace, records)
-        entries, told = made
-        await self._retry(lambda: self._scores.finish(ids, entries))
-        if entries:
-            self._log.appended(EVENTS)
-        self._counts.labelled(len(records) - sum(told.by_agent.values()))
-        self._counts.refused(told)
+            return [], _all_refused(trace, records)
+
+    async def _closed(self, trace: str) -> ClosedTrace | None:
+        """The trace as it was told: without spans that came later. None if it has none."""
+        assembly, closed, after = Assembly(self._bounds), list[ClosedTrace](), -1
+        while not closed and (
+            payloads := await self._retry(partial(self._scores.payloads, trace, after))
+        ):
+            after = payloads[-1].offset
+            size = sum(len(one.value or b"") for one in payloads)
+            closed = await _beside_if_large(partial(_read, assembly, payloads), size)
+        return next(iter(closed or assembly.finish()), None)
 
     def _labels(
-        self, trace: str, records: Sequence[LogRecord], payloads: Sequence[bytes]
+        self, trace: str, records: Sequence[LogRecord], closed: ClosedTrace | None
     ) -> tuple[list[Entry], Interpretation]:
-        """The labels, and an interpretation whose refusals are the unused scores."""
         evaluations = [
             evaluation_of_record(
                 one.attributes,
@@ -201,9 +241,7 @@ class Labeller:
             )
             for one in records
         ]
-        spans = [span for value in payloads for span in spans_of(value)]
-        size = sum(map(len, payloads))
-        interpretation, unused = self._interpreted(trace, spans, evaluations, size)
+        interpretation, unused = self._interpreted(closed, evaluations)
         told = Interpretation(trace, service=interpretation.service, agent=interpretation.agent)
         entries = []
         for event in label_events(trace, interpretation.labels):
@@ -217,14 +255,28 @@ class Labeller:
         return entries, told
 
     def _interpreted(
-        self, trace: str, spans: Sequence[Span], evaluations: Sequence[Evaluation], size: int
+        self, closed: ClosedTrace | None, evaluations: Sequence[Evaluation]
     ) -> tuple[Interpretation, list[UnusedScore]]:
-        number = len(spans)
-        if size > self._options.max_bytes or number > self._options.max_spans:
-            why = f"the span's trace has {number:,} spans of {size:,} bytes"
+        if closed is not None and closed.reason is not None:
+            why = f"the span's trace was refused: {closed.message}"
             unused = [UnusedScore(one.origin, "label_not_told", why) for one in evaluations]
-            return Interpretation(trace), unused
+            return closed.interpret(self._mapping, self._options), unused
+        spans = () if closed is None else closed.decoded()
         return apply_evaluations(spans, self._mapping, self._options, evaluations)
+
+
+async def _beside_if_large(work: Callable[[], T], size: int) -> T:
+    """The result of work on so many bytes, done in a thread if they are many."""
+    return await asyncio.to_thread(work) if size >= LARGE_BYTES else work()
+
+
+def _read(assembly: Assembly, payloads: Iterable[Record]) -> list[ClosedTrace]:
+    """Add records of a trace, until one closes it."""
+    for one in payloads:
+        spans = spans_of(one.value or b"")
+        if closed := assembly.read(one.offset, one.timestamp_ms or 0, spans):
+            return closed
+    return []
 
 
 def _all_refused(trace: str, records: Sequence[LogRecord]) -> Interpretation:

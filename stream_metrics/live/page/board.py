@@ -49,8 +49,9 @@ class Inputs:
     windows of other workers come from ``group``, if it is set. ``pools`` are what agents share, by
     agent. ``runaways`` are the turns that run away, of all workers as far as they are known, and
     ``own_runaways`` those of this one.
-    ``loops`` tells whether the state has figures of loops. ``on_bug`` is told why a sample could
-    not be taken.
+    ``loops`` tells whether the state has figures of loops. ``process`` is what is said of the one
+    process without servers that serves the page, if it is one (``one_process.document``).
+    ``on_bug`` is told why a sample could not be taken.
     """
 
     registry: CollectorRegistry
@@ -68,6 +69,7 @@ class Inputs:
     runaways: Callable[[], Sequence[RunawayTurn]] = tuple
     own_runaways: Callable[[], Sequence[RunawayTurn]] = tuple
     loops: Callable[[], bool] = lambda: True
+    process: Callable[[], Mapping[str, Any] | None] = lambda: None
     on_bug: Callable[[Bug], None] = lambda _: None
 
 
@@ -91,6 +93,7 @@ class _Snapshot:
     runaways: Sequence[RunawayTurn]
     specs: Sequence[Window]
     building: int  # the generation of state that is being built, 0 where one is in force
+    process: Mapping[str, Any] | None
     now_us: int
     clock: float
 
@@ -198,6 +201,7 @@ class Board:
             inputs.runaways(),
             inputs.specs if inputs.loops() else without_loops(inputs.specs),
             building,
+            inputs.process(),
             inputs.now_us(),
             self._clock(),
         )
@@ -269,6 +273,7 @@ class Board:
             "partitions": look.coverage.document(len(look.owned.numbers)),
             "reasons": look.reasons,
             "waiting": _waiting(look),
+            "process": look.process,
             "sums": {
                 name: sums.get(code, 0)
                 for code, name in (("r", "results"), ("i", "iterations"), ("t", "turns"))

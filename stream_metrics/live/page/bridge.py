@@ -12,18 +12,14 @@ from aiohttp import hdrs, web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stream_metrics import __version__
-from stream_metrics.core.alerts.alert import WARNING
-from stream_metrics.core.alerts.thresholds import REFUSED_SHARE
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.telemetry import HELP, Interpretation, Reason, Refusal
 from stream_metrics.live.auth import AUTHENTICATED
 from stream_metrics.live.health import Health
-from stream_metrics.live.page.finding import NONE, OK, Finding
+from stream_metrics.live.page.bridge_rules import RecentTraces
 from stream_metrics.live.page.server import HEADERS, add_assets
-from stream_metrics.live.page.worker_rules import Worker
 
 RELOAD_SECONDS: Final = 10
-MAX_NAMED: Final = 5  # refusals in a rule's text
 Label = Callable[[str | None], str]
 
 _TEMPLATE: Final = Environment(
@@ -48,18 +44,21 @@ class Refused:
 class BridgePage:
     """Counts closed traces since the start, and serves them as a page at ``path``.
 
-    Alone it is at ``/``, and the traces are in a topic of Kafka.
+    Alone it is at ``/``. ``traces`` is where commands find them. ``recent`` has what rules judge.
     """
 
-    def __init__(self, health: Health, path: str = "/") -> None:
+    def __init__(self, health: Health, path: str = "/", traces: str = "kafka:TOPIC") -> None:
         self._health = health
         self._path = path
+        self._kept = traces
+        self.recent = RecentTraces()
         self._traces: dict[str, Counter[str]] = {}
         self._refused: dict[tuple[str, str], Refused] = {}
 
     def trace_closed(self, agent: str, outcome: str) -> None:
         """Note a closed trace of an agent."""
         self._traces.setdefault(agent, Counter())[outcome] += 1
+        self.recent.trace_closed(agent, outcome)
 
     def refused(self, interpretation: Interpretation, label: Label, now: datetime) -> None:
         """Note refusals; ``label`` gives agents the names under which they are counted."""
@@ -67,27 +66,11 @@ class BridgePage:
         for (agent, reason), number in interpretation.by_agent.items():
             known = self._refused.setdefault((label(agent), reason), Refused(label(agent), reason))
             known.number += number
+            self.recent.refused(known.agent, reason, number)
             by_reason[known.agent, reason] = known
         for one in reversed(interpretation.refusals):  # the first one is shown
             known = by_reason[label(one.agent), one.reason]
             known.latest, known.at = one, now
-
-    def finding(self, _: Worker) -> Finding:
-        """Whether much is refused of an agent, for the page of a worker in the same process."""
-        told = sum(counts["told"] for counts in self._traces.values())
-        why = f"{told:,} traces became events"
-        if named := [
-            f"{one.reason} of {one.agent} {one.number:,} {'time' if one.number == 1 else 'times'}"
-            for one in self._sorted_refused()
-        ]:
-            more = [f"{len(named) - MAX_NAMED:,} more"] if len(named) > MAX_NAMED else []
-            why += f"; refused: {', '.join([*named[:MAX_NAMED], *more])}; /traces says more"
-        if not self._traces and not named:
-            return Finding(NONE, "no trace is complete yet")
-        much = any(
-            counts["refused"] > REFUSED_SHARE * counts.total() for counts in self._traces.values()
-        )
-        return Finding(WARNING if much else OK, why)
 
     def add_to(self, app: web.Application) -> None:
         """Add the page to an application, and its assets if nothing else does."""
@@ -109,7 +92,10 @@ class BridgePage:
             agents=sorted(self._traces.items()),
             refused=self._sorted_refused(),
             help=HELP,
-            inner=self._path != "/",
+            inner=(inner := self._path != "/"),
+            title="Traces · stream-metrics" if inner else "stream-metrics bridge",
+            process="process" if inner else "bridge",
+            kept=self._kept,
             missing=any(reason != "left_out" for _, reason in self._refused)
             or any(of["left_out"] and not of["told"] for of in self._traces.values()),
             now=datetime.now(UTC),

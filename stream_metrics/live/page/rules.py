@@ -303,7 +303,7 @@ def verdict(
         return {"level": WARNING, "title": title, "text": text}
     of_agents = [state for state in states if state["of"] == "agent"]
     if not any(state["findings"] for state in of_agents):
-        text = "Nobody has searched yet. Figures appear with the first search event."
+        text = "Figures appear with the first search."
         return {"level": UNKNOWN, "title": "No searches yet", "text": text}
     if rules[UNKNOWN]:
         title = f"Too little data to judge: {rules[UNKNOWN]} of {len(states)} rules"
@@ -316,8 +316,9 @@ def verdict(
 
 
 def waiting(reasons: Iterable[str]) -> Obstacle | None:
-    """What the worker waits for first; None if it reads, although a partition may be halted."""
-    kinds = {kind_of(reason) for reason in reasons} - {"halted"}
+    """What the worker waits for first; None if it reads, although a partition may be halted, or
+    more be sent than it reads."""
+    kinds = {kind_of(reason) for reason in reasons} - {"halted", "backlog"}
     return next((obstacle for obstacle in OBSTACLES if obstacle.reason in kinds), None)
 
 

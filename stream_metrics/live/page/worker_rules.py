@@ -90,7 +90,7 @@ class Waits:
             why = f"{name} does not answer, so this is not known"
             return Finding(UNKNOWN, why, since=worker.began(away))
         if not found:
-            return Finding(OK, "the worker does not wait for this")
+            return Finding(OK, "nothing waits for this")
         if self.alert == NOT_READY and len(found) < len(worker.reasons):
             return Finding(NONE, "the worker waits for something else first")
         why = "; ".join(worker.reason(name) for name in sorted(found))
@@ -118,7 +118,7 @@ def lag(worker: Worker) -> Finding:
             return Finding(UNKNOWN, "it is not known yet how far the topics reach")
         why = "Kafka does not say how far the topics reach, so it is not known what is left to read"
         return Finding(UNKNOWN, why, since=now.lag_known_at)
-    why = f"{now.lag_records:,.0f} records, {now.lag_seconds:,.0f} s behind the end of the topics"
+    why = f"{now.lag_records:,.0f} records, {now.lag_seconds:,.0f} s behind the end of what is read"
     if now.lag_seconds <= LAG_SECONDS:
         return Finding(OK, why)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -16,10 +17,20 @@ LOG_KINDS: Final = ("score", "other")
 WHY_DELETED: Final = ("age", "size")
 
 
+@dataclass(slots=True)
+class Received:
+    """The events and spans that were accepted since the start, and the events that were not."""
+
+    events: int = 0
+    spans: int = 0
+    refused: int = 0
+
+
 class ReceiverMetrics:
     """Counts requests and events, and shows the size of the file; ``topics`` are its logs."""
 
     def __init__(self, registry: CollectorRegistry, topics: Collection[str]) -> None:
+        self.received = Received()
         self._requests = Counter(
             RECEIVER + "requests",
             "Requests with events, traces or logs, by path and status.",
@@ -78,15 +89,18 @@ class ReceiverMetrics:
     def accepted(self, events: int) -> None:
         """Events were stored."""
         self._accepted.inc(events)
+        self.received.events += events
 
     def refused(self, reasons: Mapping[str, int]) -> None:
         """Events were refused."""
         for reason, number in reasons.items():
             self._refused.labels(reason).inc(number)
+            self.received.refused += number
 
     def spans(self, accepted: int, rejected: int) -> None:
         """Spans were stored, of which some belong to no trace."""
         self._spans.inc(accepted)
+        self.received.spans += accepted
         self._rejected_spans.inc(rejected)
 
     def log_records(self, scores: int, others: int) -> None:

@@ -46,6 +46,16 @@ class _NoLabel(Exception):
         self.message = message
 
 
+def _shown(document: str) -> str:
+    """What a score names, in messages, which are logged: an id or an address, and no text.
+
+    >>> _shown("doc-1"), _shown("Refunds take a week.")
+    ("'doc-1'", 'a text of 20 characters')
+    """
+    is_text = len(document.split()) > 1
+    return f"a text of {len(document):,} characters" if is_text else repr(document[:100])
+
+
 class _DocumentLookup:
     """Finds the documents of a span by id, text or address."""
 
@@ -81,7 +91,7 @@ class _DocumentLookup:
         if evaluation.document is not None:
             places = self.places(evaluation.document)
             if not places:
-                message = f"the span did not return {evaluation.document[:100]!r}"
+                message = f"the span did not return {_shown(evaluation.document)}"
                 raise _NoLabel("label_no_document", message)
         if evaluation.position is not None:
             if evaluation.position not in places:
@@ -227,7 +237,7 @@ class ResultIndex:
             hits = hits[before - 1 : before] if before else []
         if not hits:
             raise _NoLabel(
-                "label_no_document", f"no search in it returned {evaluation.document[:100]!r}"
+                "label_no_document", f"no search in it returned {_shown(evaluation.document)}"
             )
         if len(hits) > 1:
             raise _NoLabel("label_ambiguous", f"{len(hits)} searches in it returned the document")

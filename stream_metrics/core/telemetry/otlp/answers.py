@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 INVALID: Final = 3
-CODES: Final[Mapping[int, int]] = {401: 16, 403: 7, 408: 4, 413: 8, 429: 8, 503: 14}
+CODES: Final[Mapping[int, int]] = {401: 16, 403: 7, 408: 4, 413: 8, 429: 8, 500: 13, 503: 14}
 """The codes of ``google.rpc`` for statuses of HTTP; ``INVALID`` for others."""
 
 

@@ -122,7 +122,7 @@ def _known(content: Any, kind: type[msgspec.Struct], path: str) -> Any:
         return [_known(item, kind, f"{path}[{place}]") for place, item in enumerate(content)]
     if not isinstance(content, _Object):
         return content
-    known, found = _fields(kind), {}
+    known, spellings, found = _fields(kind), _spellings(kind), {}
     for key, value in content.items():
         place = f"{path}.{key}" if path else key
         if key in content.twice:
@@ -131,8 +131,8 @@ def _known(content: Any, kind: type[msgspec.Struct], path: str) -> Any:
             inner = known[key]
             found[key] = value if inner is None else _known(value, inner, place)
             continue
-        meant = next((name for name in known if _plain(name) == _plain(key)), None)
-        meant = meant or _OLD.get(_plain(key))
+        plain = _plain(key)
+        meant = spellings.get(plain) or _OLD.get(plain)
         if meant is not None:
             raise OtlpError(
                 f"{place}: OTLP's JSON has `{meant}` instead; write it with the Collector's "
@@ -149,6 +149,12 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] | None
     return {
         one.encode_name: next(_messages(one.type), None) for one in msgspec.structs.fields(kind)
     }
+
+
+@cache
+def _spellings(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The keys of a message by what their spellings have in common."""
+    return {_plain(name): name for name in _fields(kind)}
 
 
 def _messages(annotation: Any) -> Iterator[type[msgspec.Struct]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -25,6 +26,7 @@ from stream_metrics.core.telemetry.otlp.spans import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     OtlpError,
+    TooManyCopies,
     bounded_ns,
     id_of_text,
     parent_of,
@@ -207,13 +209,15 @@ def trace_ids_of(value: bytes) -> list[str]:
     return trace_ids_of_protobuf(value)
 
 
-def by_trace(value: bytes) -> dict[str, bytes]:
+def by_trace(value: bytes, most_copied: float = inf) -> dict[str, bytes]:
     """A payload for each trace in the payload, by trace id; raises the same error.
 
-    Spans without a trace id of the right length are under the empty text.
+    Spans without a trace id of the right length are under the empty text. Each payload has copies
+    of its resources and scopes: raises ``TooManyCopies`` if all have more than ``most_copied``
+    bytes.
     """
     if not is_json(value):
-        return protobuf_by_trace(value)
+        return protobuf_by_trace(value, most_copied)
     trace_ids_of(value)  # raises if the payload is unreadable
     found: dict[str, dict[str, Any]] = {}
     for payload in items_of(value):
@@ -226,7 +230,14 @@ def by_trace(value: bytes) -> dict[str, bytes]:
                 for trace_id, spans in within.items():
                     one = {**resource_spans, "scopeSpans": [{**scope_spans, "spans": spans}]}
                     found.setdefault(trace_id, {"resourceSpans": []})["resourceSpans"].append(one)
-    return {trace_id: msgspec.json.encode(one) for trace_id, one in found.items()}
+    parts: dict[str, bytes] = {}
+    most = most_copied + len(value)
+    for trace_id, one in found.items():
+        parts[trace_id] = msgspec.json.encode(one)
+        most -= len(parts[trace_id])
+        if most < 0:
+            raise TooManyCopies
+    return parts
 
 
 def id_of_key(key: bytes | None) -> str | None:

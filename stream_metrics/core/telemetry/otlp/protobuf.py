@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any, Final
 
 from stream_metrics.core.telemetry.otlp.spans import (
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     OtlpError,
+    TooManyCopies,
     bounded_ns,
     id_of_bytes,
     parent_of,
@@ -56,16 +58,22 @@ def trace_ids_of_protobuf(value: bytes) -> list[str]:
     ]
 
 
-def protobuf_by_trace(value: bytes) -> dict[str, bytes]:
-    """A payload for each trace in the payload, by trace id; raises the same error."""
+def protobuf_by_trace(value: bytes, most_copied: float = inf) -> dict[str, bytes]:
+    """A payload for each trace in the payload, by trace id; raises the same error, and
+    ``TooManyCopies``."""
     parsed, (message, _) = _parsed(value), load_opentelemetry()
     by_trace: dict[str, Any] = {}
     for resource_spans in parsed.resource_spans:
+        around = resource_spans.resource.ByteSize() + len(resource_spans.schema_url)
         for scope_spans in resource_spans.scope_spans:
             within: dict[str, Any] = {}
+            size = around + scope_spans.scope.ByteSize() + len(scope_spans.schema_url)
             for span in scope_spans.spans:
                 trace_id = id_of_bytes(span.trace_id, TRACE_ID_BYTES)
                 if trace_id not in within:
+                    most_copied -= size
+                    if most_copied < 0:
+                        raise TooManyCopies
                     of_resource = by_trace.setdefault(trace_id, message()).resource_spans.add()
                     of_resource.resource.CopyFrom(resource_spans.resource)
                     of_resource.schema_url = resource_spans.schema_url

@@ -21,6 +21,10 @@ class OtlpError(Exception):
     """A payload is not OTLP traces; the message says why and what to do, and names no file."""
 
 
+class TooManyCopies(Exception):
+    """The payloads of single traces would have too many copies of their resources and scopes."""
+
+
 def id_of_bytes(value: bytes, size: int) -> str:
     """An id as hexadecimal; empty if it is all zeros, which means none, or of another size.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from stream_metrics.core.events.bodies import MAX_PARTS, has_too_many_parts
+
 MAX_MESSAGES: Final = 1_000_000
-MAX_MARKS: Final = 6_000_000  # in JSON: beginnings of objects and lists, and commas
 MAX_LEVELS: Final = 200  # twice as many as protobuf reads
 LIGHT_BYTES: Final = 1 << 20  # a smaller payload is never too heavy
 
@@ -30,7 +31,7 @@ _SIGNALS: Final[Mapping[str, _Fields]] = {
 
 
 def is_too_heavy(
-    value: bytes, signal: str, *, as_json: bool, most: int = MAX_MESSAGES, marks: int = MAX_MARKS
+    value: bytes, signal: str, *, as_json: bool, most: int = MAX_MESSAGES, marks: int = MAX_PARTS
 ) -> bool:
     """Whether a payload has so many parts that decoding it would take much more memory than it
     has bytes.
@@ -41,7 +42,7 @@ def is_too_heavy(
     False
     """
     if as_json:
-        return sum(map(value.count, (b"{", b"[", b","))) > marks
+        return has_too_many_parts(value, marks)
     return _messages(value, _SIGNALS[signal], most) > most
 
 

@@ -33,6 +33,15 @@ export function duration(seconds) {
   return `${(seconds / 3600).toFixed(1)}\u202fh`;
 }
 
+const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+
+/** A size in the largest suitable unit. */
+export function bytes(number) {
+  const at = Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.max(1, number)) / 10));
+  const value = number / 1024 ** at;
+  return `${value.toFixed(at && value < 9.95 && value % 1 ? 1 : 0)}\u202f${UNITS[at]}`;
+}
+
 /** A round duration, such as that of a bucket. */
 export function span(seconds) {
   for (const [size, unit] of [[3600, "h"], [60, "min"]]) {

@@ -16,6 +16,7 @@ export function coverage(state) {
   const own = size(there.filter((share) => share.own && !share.problem));
   const others = there.filter((share) => !share.own && !share.problem);
   const old = size(there.filter((share) => share.problem));
+  if (state.process) return `One process over ${state.process.folder}${state.waiting ? `, ${asOf(state)}` : ""}`;
   if (total === null && !there.length) return "No partition is known yet";
   if (own === total) return `All partitions (${total}) are this worker’s, ${asOf(state)}`;
   const parts = own || !old ? [`${own || "none"} of this worker, ${asOf(state)}`] : [];

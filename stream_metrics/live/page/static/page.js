@@ -4,6 +4,7 @@ import { showCharts } from "./timeseries.js";
 import { $, el, radios, setText } from "./dom.js";
 import { coverage, showWorkers } from "./group.js";
 import { showAgents, showRules, showVerdict } from "./verdict.js";
+import { showProcess } from "./process.js";
 import { showTiles } from "./tiles.js";
 import { loadWorst } from "./worst.js";
 import { clock, moment, sinceText } from "./format.js";
@@ -145,6 +146,7 @@ function show(state) {
   showAgents(state);
   showWorkers(state);
   showRules(state);
+  showProcess(state);
 }
 
 function showCoverage(state) {

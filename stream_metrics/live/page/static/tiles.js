@@ -63,7 +63,7 @@ const lagIsUnknown = ({ lag_seconds: seconds, lag_known_at: knownAt }) => second
 function lagText(operating) {
   if (operating.lag_seconds !== null) return `${plural(operating.lag_records, "record")} left to read`;
   return lagIsUnknown(operating) ? `${sinceText(operating.lag_known_at, "")}, when Kafka last told it`
-    : "nothing is read from Kafka";
+    : "nothing is read here";
 }
 
 function tiles(state) {
@@ -95,7 +95,7 @@ function tiles(state) {
       level: fault(state, "results_drop"),
       value: count(sums.results), exact: sums.results,
       about: `in ${plural(sums.iterations, "iteration")} of ${plural(sums.turns, "turn")}`, usual: "" },
-    { name: "lag", title: "Lag", full: "How far this worker is behind the end of its topics",
+    { name: "lag", title: "Lag", full: "How far this process is behind what there is to read",
       level: fault(state, "lag"), value: lagIsUnknown(operating) ? "unknown" : duration(operating.lag_seconds),
       exact: operating.lag_seconds, about: lagText(operating),
       usual: operating.read_up_to ? `read up to ${clock(operating.read_up_to, true)}` : "" },

@@ -17,7 +17,7 @@ const CHARTS = {
   loops: new Chart({ title: "Loops", about: "Searches that repeat one of their turn or find nothing, and iterations that find nothing new. Lower is better.",
     limit: 1, format: percent }),
   coverage: new Chart({ title: "Label coverage", about: "Unique documents that have a label.", limit: 1, format: percent }),
-  lag: new Chart({ title: "Lag", about: "How long this worker was behind, of the last two hours.", format: duration }),
+  lag: new Chart({ title: "Lag", about: "How long this process was behind, of the last two hours.", format: duration }),
 };
 $("charts").append(...Object.values(CHARTS).map((chart) => chart.element));
 
@@ -46,7 +46,7 @@ export function showCharts(state) {
   const young = lag.times.at(-1) - lag.times[0] < 600;
   CHARTS.lag.update({ times: lag.times, seconds: young, now: duration(state.operating.lag_seconds),
     series: [{ name: "lag", values: lag.seconds, tone: "tone-4" }],
-    none: read ? null : "Nothing is read from Kafka here." });
+    none: read ? null : "Nothing is read here." });
 }
 
 function showLoops({ loops, no_loops: why, window }, quiet) {

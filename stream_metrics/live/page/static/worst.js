@@ -61,7 +61,8 @@ function cutText() {
 function worstLead() {
   const { read, total } = worst.partitions;
   const whose = total === null || read.length < total ? `${read.length} of ${total ?? "?"}` : `all ${total}`;
-  const looked = `${plural(worst.conversations, "conversation")} in ${worst.window}, of ${whose} partitions`;
+  const where = total === 1 && read.length === 1 ? "" : `, of ${whose} partitions`;
+  const looked = `${plural(worst.conversations, "conversation")} in ${worst.window}${where}`;
   const not = worst.complete ? "" : `, the latest ones: no more than ${count(worst.max_conversations)} are read`;
   return `Of ${looked}${not}. SRR and SRE are ranked from ${worst.min_results} results on. `
     + "Results are named by their result_id.";
@@ -82,11 +83,12 @@ function nothingWorst() {
 /** A turn with very many iterations. */
 const runawayItem = (turn) => el("li", {}, el("code", {}, turn.conversation_id), el("span", { class: "muted" }, ` ${turn.agent}, `),
   `turn ${turn.turn_text}: ${plural(turn.iterations, "iteration")}, the latest at ${clock(turn.last_ms / 1000, true)} `,
-  worst.readable ? readLink(turn.conversation_id) : null, " ",
+  worst.readable ? readLink(turn.conversation_id, turn.turn) : null, " ",
   turn.url ? externalLink(turn.url, "Open its trace") : null);
 
-/** A link to the page of a conversation. */
-const readLink = (id) => el("a", { href: `conversation?${new URLSearchParams({ id })}` }, "Read it");
+/** A link to the page of a conversation, which is about its latest turn if none is given. */
+const readLink = (id, turn) => el("a", {
+  href: `conversation?${new URLSearchParams({ id, ...(turn === undefined ? {} : { turn }) })}` }, "Read it");
 
 function worstItem(row, open) {
   const facts = [["SRR", percent(row.srr), ""], ["SRE", percent(row.sre), ""],
@@ -98,7 +100,7 @@ function worstItem(row, open) {
       el("code", {}, row.conversation_id), el("span", { class: "muted agents" }, row.agents.join(", ")),
       el("span", { class: "facts" }, ...facts.map(([name, value, unit]) =>
         el("span", {}, el("span", { class: "muted" }, `${name} `), value, el("span", { class: "unit" }, unit))))),
-    worst.readable ? el("p", {}, readLink(row.conversation_id)) : null,
+    worst.readable ? el("p", {}, readLink(row.conversation_id, row.pairs[0]?.turn)) : null,
     row.url ? el("p", {}, externalLink(row.url, "Open its trace"), " ", el("span", { class: "muted" }, new URL(row.url).host)) : null,
     worstPairs(row));
   return el("li", { class: "card" }, details);
