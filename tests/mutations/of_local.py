@@ -10,6 +10,7 @@ DATABASE: Final = "stream_metrics/live/local/database.py"
 LETTERS: Final = "stream_metrics/live/local/letters.py"
 LOG: Final = "stream_metrics/live/local/log.py"
 SCORES: Final = "stream_metrics/live/local/scores.py"
+STORE: Final = "stream_metrics/live/local/store.py"
 TRACES: Final = "stream_metrics/live/local/traces.py"
 
 SIMULATION: Final = (
@@ -34,6 +35,61 @@ LOCAL: Final = (
         ),
         f"{SIMULATION}[0]",
         "an offset was given twice",
+    ),
+    Mutation(
+        "a request is answered before it is stored",
+        "a transaction is committed when the next one begins",
+        (
+            Edit(
+                DATABASE,
+                '    connection.execute("BEGIN IMMEDIATE")\n',
+                """\
+    if connection.in_transaction:
+        connection.execute("COMMIT")
+    connection.execute("BEGIN IMMEDIATE")
+""",
+            ),
+            Edit(
+                DATABASE,
+                '        check()\n        connection.execute("COMMIT")\n',
+                "        check()\n",
+            ),
+        ),
+        f"{SIMULATION}[0]",
+        "an offset was given twice",
+    ),
+    Mutation(
+        "offsets before the state",
+        "what was read is stored as read in a transaction before that of what it has changed",
+        (
+            Edit(
+                STORE,
+                """\
+                return Moved(offsets)
+            _apply(connection, held.place, batch)
+            return Written()
+
+        return await self._database.write(write)
+""",
+                """\
+                return Moved(offsets)
+            _set_positions(connection, held.place, batch.positions)
+            return Written()
+
+        def then(connection: sqlite3.Connection) -> None:
+            held = self._held(connection, batch.partition)
+            if held is not None and held.token == batch.token:
+                _apply(connection, held.place, batch)
+
+        result = await self._database.write(write)
+        if isinstance(result, Written):
+            await self._database.write(then)
+        return result
+""",
+            ),
+        ),
+        f"{SIMULATION}[0]",
+        "other windows than one pass gives",
     ),
     Mutation(
         "unread records are deleted",

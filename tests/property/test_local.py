@@ -14,7 +14,7 @@ import pytest
 from tests.helpers import examples, rest_long
 from tests.simulation import local_traces
 from tests.simulation.disk import ENDINGS
-from tests.simulation.local import play, system_of
+from tests.simulation.local import system_of
 
 SEEDS = 6
 MORE_SEEDS = examples(30)
@@ -28,7 +28,7 @@ def test_figures_are_those_of_one_pass_despite_faults(seed: int, tmp_path: Path)
     acknowledged is lost, and what was sent again counts once."""
     system, actions = system_of(seed, tmp_path)
 
-    asyncio.run(play(system, actions))
+    asyncio.run(system.play(actions))
 
 
 @pytest.mark.parametrize("seed", rest_long(range(SEEDS + MORE_SEEDS), SEEDS))
@@ -37,7 +37,7 @@ def test_traces_are_told_once_despite_faults(seed: int, tmp_path: Path) -> None:
     events are those of one pass over the spans, and each score of a result is a label, once."""
     system, actions = local_traces.system_of(seed, tmp_path)
 
-    asyncio.run(local_traces.play(system, actions))
+    asyncio.run(system.play(actions))
 
 
 @pytest.mark.long
@@ -48,7 +48,7 @@ def test_the_schedules_cover_every_fault(tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         system, actions = system_of(seed, folder)
-        asyncio.run(play(system, actions))
+        asyncio.run(system.play(actions))
         seen += system.disk.seen
 
     doings = ("send", "read", "look after", "commit", "trim")

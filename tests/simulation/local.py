@@ -1,11 +1,8 @@
-"""One process over a SQLite file, which dies, and whose disk fills, at any moment.
-
-Clients send one record after the other, and send again what was not acknowledged.
-"""
+"""One process over a SQLite file: its log of events and its state; see ``on_disk``."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,37 +11,31 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.lab.traffic import TrafficRecord
 from stream_metrics.live.health import Health
 from stream_metrics.live.layout import Identity
-from stream_metrics.live.local.database import Database, FileUnavailable
+from stream_metrics.live.local.database import FileUnavailable
 from stream_metrics.live.local.letters import LocalDeadLetters
 from stream_metrics.live.local.log import Entry, Log, Retention
 from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.store import LocalStore
 from stream_metrics.live.local.tables import EVENTS, SPANS
 from stream_metrics.live.prometheus.operations import Operations
-from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.kept_state import KeptState
 from stream_metrics.live.worker.keying import KeyMonitor
 from stream_metrics.live.worker.loop import Loop
-from stream_metrics.live.worker.names import SharedNames
-from stream_metrics.live.worker.options import LoopOptions, PartitionOptions
-from stream_metrics.live.worker.partition import StatePartition
+from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.surroundings import Surroundings
-from tests.faulty import Bug, BuggyDeduplicators
-from tests.simulation.disk import ENDINGS, Disk, Ending, read_image, write_image
-from tests.simulation.faults import Died
-from tests.simulation.system import TTL_MS, ImmediateRetry, compare, expected, traffic
+from tests.simulation.disk import ENDINGS, read_image
+from tests.simulation.on_disk import Action, OnDisk
+from tests.simulation.system import TTL_MS, ImmediateRetry, Keeping, compare, expected, traffic
 
 DAY_MS: Final = 86_400_000
 IDENTITY: Final = Identity("group", 1, "fingerprint", {EVENTS: 1})
 ALL_THAT_WAS_READ: Final = Retention({EVENTS: 0, SPANS: 0}, 1 << 40)
 ROUNDS: Final = 10
 
-Action = tuple[Any, ...]
 WEIGHTS: Final = {
     "send": 8,
     "read": 10,
@@ -60,98 +51,46 @@ WEIGHTS: Final = {
 class Process:
     """The process that has the file open."""
 
-    database: Database
     log: Log
     store: LocalStore
     loop: Loop
 
 
 @dataclass
-class LocalSystem:
-    """A file in ``folder``, the process over it, and its clients."""
+class LocalSystem(OnDisk, Keeping):
+    """See ``OnDisk``; clients send one record after the other."""
 
-    seed: int
-    folder: Path
-    cache_results: int = 1_000
-    batch_records: int = 8
-    ttl_ms: int = TTL_MS
-    poison: int = 0
     sent: int = 0
     clock_off_ms: int = 0
     acknowledged: dict[int, bytes] = field(default_factory=dict)  # values by offset
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.records = traffic(self.seed)
         self.now_ms = self.records[0].timestamp_ms
-        self.disk = Disk(Random(self.seed))
-        self.starts = 0
         self.process: Process
 
     # -- what happens ---------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Start a process over what the last one has left."""
-        self.starts += 1
-        path = self.folder / f"{self.starts}.db"
-        if self.disk.image is not None:
-            write_image(self.disk.image, path)
-            self.disk.image = None
-        self.disk.mend()
-        database = await asyncio.to_thread(Database, path, connect=self.disk.connect)
+    async def _begin(self) -> None:
+        database = self.database
         clock = Clock(lambda: self.now_ms + self.clock_off_ms, lambda: self.now_ms / 1000)
         store = LocalStore(database, clock=lambda: self.now_ms)
         letters = LocalDeadLetters(database)
         health, operations = Health(reasons={}), Operations(CollectorRegistry(), [EVENTS])
-        options = PartitionOptions(
-            IDENTITY,
-            EngineConfig(),
-            "k",
-            {"k": b"secret"},
-            DEFAULT_WINDOWS,
-            ttl_ms=self.ttl_ms,
-            batch_records=self.batch_records,
-            now_ms=clock.now_ms,
-            latest_ms=clock.latest_ms,
-            worker="serve",
-            dedups=BuggyDeduplicators(b"secret", Bug(ZeroDivisionError, at_pack=self._is_poison)),
-        )
-        cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
-
-        def make_partition(number: int, token: bytes) -> StatePartition:
-            return StatePartition(number, options, store, letters, cache, names, operations, token)
-
+        partitions = self.partitions(IDENTITY, clock, store, letters, operations)
         retry = ImmediateRetry(health, self.disk.mend)
         log = Log(database)
         source = LocalSource(log, "group", [EVENTS], retry, max_records=10, wait_seconds=0)
         await source.join()
         loop = Loop(
             source,
-            KeptState(store, IDENTITY, make_partition),
+            KeptState(store, IDENTITY, partitions),
             LoopOptions((EVENTS,)),
             Surroundings(retry, health, operations, clock, monotonic=lambda: 0.0),
             KeyMonitor(operations.keyed_differently, {}),
         )
-        self.process = Process(database, log, store, loop)
-
-    def _is_poison(self, results: int) -> bool:
-        return 0 < results == self.poison
-
-    async def act(
-        self, what: str, ending: Ending | None = None, at: int = 0, count: int = 1
-    ) -> None:
-        """Let the process do something, with an ending at the ``at``-th transaction.
-
-        After a death, the next process is started.
-        """
-        self.disk.ending, self.disk.at = ending, at
-        try:
-            await self._do(what, count)
-        except Died:
-            self.disk.seen[f"died in {what}"] += 1
-        self.disk.mend()
-        if self.disk.image is not None:
-            await self.process.database.close()
-            await self.start()
+        self.process = Process(log, store, loop)
 
     async def _do(self, what: str, count: int) -> None:
         process = self.process
@@ -169,36 +108,25 @@ class LocalSystem:
             with suppress(FileUnavailable):  # it is tried again later
                 await process.log.trim(ALL_THAT_WAS_READ, self.now_ms + 1)
         elif what == "kill":
-            self.disk.image = read_image(process.database.path)
+            self.disk.image = read_image(self.database.path)
+        elif what == "clock":
+            self.clock_off_ms = count
 
     async def _send(self, count: int) -> None:
-        """Send records at once, each in a request of its own, until all are acknowledged."""
-        waiting = list(self.records[self.sent : self.sent + count])
+        waiting = self.records[self.sent : self.sent + count]
         if not waiting:
             return
         self.now_ms = max(self.now_ms, waiting[-1].timestamp_ms)
-        while waiting:
-            requests = [
-                self.process.log.append(
-                    EVENTS, [Entry(record.key or b"", record.value)], record.timestamp_ms
-                )
-                for record in waiting
-            ]
-            answers = await asyncio.gather(*requests, return_exceptions=True)
-            failed = []
-            for record, answer in zip(waiting, answers, strict=True):
-                if isinstance(answer, int):
-                    assert answer not in self.acknowledged, "an offset was given twice"
-                    self.acknowledged[answer] = record.value
-                else:
-                    assert isinstance(answer, FileUnavailable | Died), answer
-                    failed.append(record)
-            waiting = failed
-            if self.disk.image is not None:
-                self.disk.seen["died in send"] += 1
-                await self.process.database.close()
-                await self.start()
-            self.disk.mend()
+
+        def store(record: TrafficRecord) -> Awaitable[int]:
+            entry = Entry(record.key or b"", record.value)
+            return self.process.log.append(EVENTS, [entry], record.timestamp_ms)
+
+        def stored(record: TrafficRecord, offset: int) -> None:
+            assert offset not in self.acknowledged, "an offset was given twice"
+            self.acknowledged[offset] = record.value
+
+        await self._until_stored(waiting, store, stored)
         self.sent += count
 
     async def settle(self) -> None:
@@ -217,7 +145,7 @@ class LocalSystem:
 
     async def check(self) -> None:
         """All is read and what one pass gives, and what was acknowledged is there, once."""
-        log, store, database = self.process.log, self.process.store, self.process.database
+        log, store, database = self.process.log, self.process.store, self.database
         extent = (await log.extents([EVENTS]))[EVENTS]
         position = (await store.describe(0)).positions[EVENTS]
         assert position.offset == extent.end, "the state does not stand at the end of the log"
@@ -256,19 +184,6 @@ def system_of(seed: int, folder: Path) -> tuple[LocalSystem, list[Action]]:
 
 def _details(what: str, rng: Random) -> tuple[Any, ...]:
     if what == "clock":
-        return (rng.randint(-3 * DAY_MS, 0),)
+        return None, 0, rng.randint(-3 * DAY_MS, 0)
     ending = None if what == "kill" else rng.choice((*[None] * 6, *ENDINGS))
     return ending, rng.randint(0, 4), rng.randint(1, 20)
-
-
-async def play(system: LocalSystem, actions: list[Action]) -> None:
-    """Start, perform all actions, settle and compare; raises ``AssertionError``."""
-    await system.start()
-    for what, *details in actions:
-        if what == "clock":
-            [system.clock_off_ms] = details
-        else:
-            await system.act(what, *details)
-    await system.settle()
-    await system.check()
-    await system.process.database.close()

@@ -1,12 +1,7 @@
-"""Traces and scores in one process over a SQLite file, which dies, and whose disk fills, at any
-moment.
-
-Clients send again what was not acknowledged.
-"""
+"""Traces and scores in one process over a SQLite file; see ``on_disk``."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from contextlib import suppress
@@ -26,7 +21,7 @@ from stream_metrics.core.telemetry.interpreter import TraceInterpreter
 from stream_metrics.core.telemetry.otlp.logs import LogRecord
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
 from stream_metrics.live.health import Health
-from stream_metrics.live.local.database import Database, FileUnavailable
+from stream_metrics.live.local.database import FileUnavailable
 from stream_metrics.live.local.log import Entry, Log, Retention
 from stream_metrics.live.local.scores import Scores
 from stream_metrics.live.local.source import LocalSource
@@ -35,8 +30,8 @@ from stream_metrics.live.local.traces import READER
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.worker.clock import Clock
 from tests.sessions import records, traces
-from tests.simulation.disk import ENDINGS, Disk, Ending, read_image, write_image
-from tests.simulation.faults import Died
+from tests.simulation.disk import ENDINGS, Ending, read_image
+from tests.simulation.on_disk import Action, OnDisk
 from tests.simulation.system import ImmediateRetry
 from tests.telemetry import MAPPING
 
@@ -51,7 +46,6 @@ BRIDGE: Final = SETTINGS.bridge
 ALL_THAT_IS_UNNEEDED: Final = Retention({EVENTS: 1 << 40, SPANS: 0}, 1 << 40, BRIDGE.known_ms)
 TRACES: Final = 12
 
-Action = tuple[Any, ...]
 WEIGHTS: Final = {"send": 8, "score": 3, "bridge": 8, "wait": 3, "pause": 1, "trim": 3, "kill": 2}
 
 
@@ -59,17 +53,14 @@ WEIGHTS: Final = {"send": 8, "score": 3, "bridge": 8, "wait": 3, "pause": 1, "tr
 class Process:
     """The process that has the file open."""
 
-    database: Database
     log: Log
     traces: Traces
 
 
 @dataclass
-class TracedSystem:
-    """A file in ``folder``, the process over it, and its clients."""
+class TracedSystem(OnDisk):
+    """See ``OnDisk``."""
 
-    seed: int
-    folder: Path
     max_records: int = 5
     now_ms: int = START_MS
     seconds: float = 0.0
@@ -78,21 +69,13 @@ class TracedSystem:
     spans: dict[int, tuple[int, bytes]] = field(default_factory=dict)  # by offset
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.records = list(records(traces(self.seed, TRACES), self.seed))
-        self.disk = Disk(Random(self.seed))
         self.rng = Random(self.seed)
-        self.starts = 0
         self.process: Process
 
-    async def start(self) -> None:
-        """Start a process over what the last one has left."""
-        self.starts += 1
-        path = self.folder / f"{self.starts}.db"
-        if self.disk.image is not None:
-            write_image(self.disk.image, path)
-            self.disk.image = None
-        self.disk.mend()
-        database = await asyncio.to_thread(Database, path, connect=self.disk.connect)
+    async def _begin(self) -> None:
+        database = self.database
         registry, health, log = CollectorRegistry(), Health(reasons={}), Log(database)
         retry = ImmediateRetry(health, self.disk.mend)
         made = Traces(
@@ -107,36 +90,24 @@ class TracedSystem:
             LocalSource(log, READER, [SPANS], retry, max_records=self.max_records, wait_seconds=0),
             lambda: self.seconds,
         )
-        self.process = Process(database, log, made)
+        self.process = Process(log, made)
 
     async def act(
         self, what: str, ending: Ending | None = None, at: int = 0, count: int = 1
     ) -> None:
-        """Let something happen, with an ending at the ``at``-th transaction."""
-        self.disk.ending, self.disk.at = ending, at
-        try:
-            await self._do(what, count)
-        except Died:
-            self.disk.seen[f"died in {what}"] += 1
-        self.disk.mend()
-        if self.disk.image is not None:
-            await self._restart()
+        """See ``OnDisk.act``; the spans that are stored then are noted."""
+        await super().act(what, ending, at, count)
         read = await self.process.log.read({SPANS: len(self.spans)}, 1 << 20, 1 << 40)
         for one in read[SPANS]:
             self.spans[one.offset] = one.timestamp_ms or 0, one.value or b""
-
-    async def _restart(self) -> None:
-        await self.process.database.close()
-        await self.start()
 
     async def _do(self, what: str, count: int) -> None:
         process = self.process
         if what == "send":
             waiting = [Entry(one.key or b"", one.value) for one in self._next(count)]
-            await self._until_stored([*map(self._store, waiting)], waiting, self._store)
+            await self._until_stored(waiting, self._store)
         elif what == "score":
-            scores = self._scores(count)
-            await self._until_stored([*map(self._score, scores)], scores, self._score)
+            await self._until_stored(self._scores(count), self._score)
         elif what == "bridge":
             self.seconds += 3
             await process.traces.turn()
@@ -148,7 +119,7 @@ class TracedSystem:
             with suppress(FileUnavailable):  # it is tried again later
                 await process.log.trim(ALL_THAT_IS_UNNEEDED, self.now_ms)
         elif what == "kill":
-            self.disk.image = read_image(process.database.path)
+            self.disk.image = read_image(self.database.path)
 
     def _next(self, count: int) -> list[Any]:
         found = self.records[self.sent : self.sent + count]
@@ -161,19 +132,6 @@ class TracedSystem:
 
     def _score(self, record: LogRecord) -> Any:
         return self.process.traces.scores.append([record], 1 << 20)
-
-    async def _until_stored(self, storing: list[Any], left: list[Any], again: Any) -> None:
-        while left:
-            answers = await asyncio.gather(*storing, return_exceptions=True)
-            failed = [one for one, it in zip(left, answers, strict=True) if it is not None
-                      and not isinstance(it, int)]  # fmt: skip
-            assert all(isinstance(one, FileUnavailable | Died | int | None) for one in answers), (
-                answers
-            )
-            if self.disk.image is not None:
-                await self._restart()
-            self.disk.mend()
-            left, storing = failed, [again(one) for one in failed]
 
     def _scores(self, count: int) -> list[LogRecord]:
         """Scores of searches that were sent, each with a time of its own."""
@@ -223,7 +181,7 @@ class TracedSystem:
     async def check(self) -> None:
         """Each event is there once, and each score of a result whose trace is kept is a label,
         once."""
-        database = self.process.database
+        database = self.database
         found = (await self.process.log.read({EVENTS: 0}, 1 << 20, 1 << 40))[EVENTS]
         values = [one.value or b"" for one in found]
         labels = [value for value in values if b'"relevance_labels"' in value]
@@ -277,13 +235,3 @@ def system_of(seed: int, folder: Path) -> tuple[TracedSystem, list[Action]]:
         )
         for what in drawn
     ]
-
-
-async def play(system: TracedSystem, actions: list[Action]) -> None:
-    """Start, perform all actions, settle and compare; raises ``AssertionError``."""
-    await system.start()
-    for what, *details in actions:
-        await system.act(what, *details)
-    await system.settle()
-    await system.check()
-    await system.process.database.close()

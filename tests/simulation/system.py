@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -154,20 +154,52 @@ class Stored:
     last_batch: bytes = b""
 
 
-@dataclass
-class System:
-    """A group and its processes; ``seed`` determines the content of the topics.
+@dataclass(kw_only=True)
+class Keeping:
+    """How much workers keep, for how long, and how much they process at once.
 
-    ``over_kafka``: what workers read is that over aiokafka, with a scripted client.
     ``poison``: a conversation cannot be encoded with an event of that many results; none with 0.
     """
 
-    seed: int
     cache_results: int = 1_000
     batch_records: int = 8
     ttl_ms: int = TTL_MS
-    over_kafka: bool = False
     poison: int = 0
+
+    def partitions(
+        self, identity: Identity, clock: Clock, store: Any, letters: Any, operations: Operations
+    ) -> Callable[[int, bytes], StatePartition]:
+        """What makes the state partitions of a worker."""
+        bug = Bug(ZeroDivisionError, at_pack=lambda results: 0 < results == self.poison)
+        options = PartitionOptions(
+            identity,
+            EngineConfig(),
+            "k",
+            {"k": b"secret"},
+            DEFAULT_WINDOWS,
+            ttl_ms=self.ttl_ms,
+            batch_records=self.batch_records,
+            now_ms=clock.now_ms,
+            latest_ms=clock.latest_ms,
+            dedups=BuggyDeduplicators(b"secret", bug),
+        )
+        cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
+
+        def make(number: int, token: bytes) -> StatePartition:
+            return StatePartition(number, options, store, letters, cache, names, operations, token)
+
+        return make
+
+
+@dataclass
+class System(Keeping):
+    """A group and its processes; ``seed`` determines the content of the topics.
+
+    ``over_kafka``: what workers read is that over aiokafka, with a scripted client.
+    """
+
+    seed: int
+    over_kafka: bool = False
     brokers: Brokers = field(default_factory=lambda: Brokers(TOPICS, PARTITIONS))
     store: MemoryStore = field(default_factory=MemoryStore)
     letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
@@ -201,18 +233,6 @@ class System:
         fault, health = Fault(), Health(reasons={})
         clock = Clock(lambda: self.now_ms + process.clock_off_ms, lambda: self.now_ms / 1000)
         operations = Operations(CollectorRegistry(), TOPICS)
-        options = PartitionOptions(
-            IDENTITY,
-            EngineConfig(),
-            "k",
-            {"k": b"secret"},
-            DEFAULT_WINDOWS,
-            ttl_ms=self.ttl_ms,
-            batch_records=self.batch_records,
-            now_ms=clock.now_ms,
-            latest_ms=clock.latest_ms,
-            dedups=BuggyDeduplicators(b"secret", Bug(ZeroDivisionError, at_pack=self._is_poison)),
-        )
 
         def seen(name: str, arguments: tuple[Any, ...], answer: Any) -> None:
             if name == "claim" and fault.interrupted not in AFTER_CONFIRMATION:
@@ -222,14 +242,10 @@ class System:
 
         store: Any = FaultInjector(self.store, fault, seen)
         letters: Any = FaultInjector(self.letters, fault, seen)
-        cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
-
-        def make_partition(number: int, token: bytes) -> StatePartition:
-            return StatePartition(number, options, store, letters, cache, names, operations, token)
-
         retry = ImmediateRetry(health, operations.redis_error)
         client, source = self._reading(retry, health)
-        state = PausableState(store, IDENTITY, make_partition)
+        partitions = self.partitions(IDENTITY, clock, store, letters, operations)
+        state = PausableState(store, IDENTITY, partitions)
         loop = Loop(
             source,
             state,
@@ -242,9 +258,6 @@ class System:
         process = Process(client, loop, fault, health, state)
         self.processes.append(process)
         return process
-
-    def _is_poison(self, results: int) -> bool:
-        return 0 < results == self.poison
 
     def _reading(
         self, retry: ImmediateRetry, health: Health
