@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
@@ -111,17 +111,22 @@ class Load:
         if self.share >= self._limit:
             self.open(min(self.share + LITTLE, LAST))
 
-    async def _rest(self, number: int, left: int, total: int) -> None:
-        """Wait as long as this many take, and until they may be sent."""
+    async def _rest(self, number: int, left: Callable[[], int], total: int) -> None:
+        """Wait as long as this many take, and until more may be sent.
+
+        What a client has taken is never held back: ``share`` would not get to the limit.
+        """
         await asyncio.sleep(self._seconds * number / total * CLIENTS)
-        while 1 - left / total > self._limit:
+        while 1 - left() / total > self._limit:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _send_events(self, session: aiohttp.ClientSession) -> None:
         while self._events:
             size = self._rng.randint(1, MOST_EVENTS)
+            await self._rest(size, lambda: len(self._events), self._numbers[0])
             body, self._events = self._events[:size], self._events[size:]
-            await self._rest(len(body), len(self._events), self._numbers[0])
+            if not body:
+                break  # others were quicker
             status, answer = await self._sent(session, "/v1/events", b"\n".join(body), {})
             places = {one["place"] for one in answer["refused"]}
             if status not in (200, 400) or answer["accepted"] != len(body) - len(places):
@@ -131,8 +136,10 @@ class Load:
 
     async def _send_traces(self, session: aiohttp.ClientSession) -> None:
         while self._traces:
+            await self._rest(1, lambda: len(self._traces), self._numbers[1])
+            if not self._traces:
+                break
             spans = self._traces.pop()
-            await self._rest(1, len(self._traces), self._numbers[1])
             at = self._rng.randint(0, len(spans) - 1) if self._split else 0
             for part in filter(None, (spans[at:], spans[:at])):
                 as_text = self._rng.random() < 0.5
