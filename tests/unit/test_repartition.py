@@ -196,6 +196,22 @@ def test_a_position_may_go_back() -> None:
     assert lag.read_up_to_ms(4) == 0
 
 
+def test_an_end_holds_no_longer_than_what_is_behind_it_shows() -> None:
+    """If a clock was set back, older records follow an end; until the next end, no later time is
+    known than theirs."""
+    lag = LogLag(in_order=False)
+    lag.set_end(10, NOW_MS)
+    lag.check([Record(None, None, NOW_MS - 500, "searches", 0, 9)])
+    assert lag.no_earlier_ms(10) == NOW_MS
+
+    lag.check([Record(None, None, NOW_MS - DAY_MS, "searches", 0, 10)])
+    assert lag.no_earlier_ms(11) == NOW_MS - DAY_MS
+    assert lag.read_up_to_ms(11) == NOW_MS
+
+    lag.set_end(11, NOW_MS - DAY_MS + 1)
+    assert lag.no_earlier_ms(11) == NOW_MS - DAY_MS + 1
+
+
 COMMITS = {
     TopicPartition("searches", 0): OffsetAndMetadata(5, commit_note(NOW_MS)),
     TopicPartition("searches", 1): OffsetAndMetadata(5, commit_note(NOW_MS - 7)),

@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -263,6 +263,22 @@ async def test_a_clock_that_is_set_back_tells_nothing_twice(tmp_path: Path) -> N
 
         assert found(await place.events()) == told
         assert place.traces.open_traces == 0
+
+
+async def test_a_trace_is_whole_although_the_clock_is_set_back_before_it(tmp_path: Path) -> None:
+    """Its first spans are not taken for old ones, which nothing can follow."""
+    async with receiving(tmp_path) as place:
+        assert await place.post(as_protobuf(SEARCHED)) == 200
+        await place.close_all()
+        whole = found(await place.events())
+        other = [replace(one, trace=2) for one in SEARCHED]
+        place.times[0] -= 3_600_000
+        assert await place.post(as_protobuf(other[1:])) == 200
+        await place.traces.turn()
+        assert await place.post(as_protobuf(other[:1])) == 200
+        await place.close_all()
+
+        assert len(found(await place.events())) == 2 * len(whole)
 
 
 async def test_refusals_are_counted_and_named(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class TraceInputs(CommittedInputs):
     def ended(self) -> Mapping[int, int]:
         """See ``bridge.bridge.Inputs``."""
         return {
-            place.partition: one.read_up_to_ms()
+            place.partition: one.lag.no_earlier_ms(one.position.offset)
             for place, one in self.reading().items()
             if self.source.shows_all(place)
         }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from stream_metrics.core.events.record import Record
 from stream_metrics.live.ports import Position
 
 MIN_TIMESTAMPS: Final = 1_000  # at least one of so many is assumed not to be too late
@@ -51,10 +52,14 @@ class AnsweredEnds:
 
 
 class EndMark(NamedTuple):
-    """The end of the log at a time: records written until then are before it."""
+    """The end of the log at a time: records written until then are before it.
+
+    ``holds_ms`` is that time, or the earliest one of a record behind the end if that is before it.
+    """
 
     end: int
     asked_ms: int
+    holds_ms: int
 
 
 class Behind(NamedTuple):
@@ -104,11 +109,20 @@ class LogLag:
             smallest = min(stamp for _, stamp in self._minima)
             self._stamped_ms = max(self._stamped_ms, smallest)
 
+    def check(self, records: Sequence[Record]) -> None:
+        """Note records behind a known end that are older than it: a clock was set back."""
+        for at, mark in enumerate(self._marks):
+            if records[-1].offset >= mark.end:
+                times = [
+                    record.timestamp_ms or 0 for record in records if record.offset >= mark.end
+                ]
+                self._marks[at] = mark._replace(holds_ms=min(mark.holds_ms, *times))
+
     def set_end(self, end: int, asked_ms: int) -> None:
         """Set the end of the log; all records written until ``asked_ms`` are before it."""
         self.end = end
         del self._marks[2:]  # keep the last one reached, the next one, and the newest
-        self._marks.append(EndMark(end, asked_ms))
+        self._marks.append(EndMark(end, asked_ms, asked_ms))
 
     def behind(self, offset: int) -> int:
         """The number of records between an offset and the end; 0 while the end is unknown."""
@@ -128,6 +142,15 @@ class LogLag:
             self._marks[: len(reached)] = reached[-1:]
             return max(self._stamped_ms, reached[-1].asked_ms)
         return self._stamped_ms
+
+    def no_earlier_ms(self, offset: int) -> int:
+        """The time before which no further record is expected, as far as records have shown.
+
+        After a clock was set back that is earlier than the time up to which the log has been read.
+        """
+        self.read_up_to_ms(offset)
+        mark = self._marks[0] if self._marks else None
+        return mark.holds_ms if mark is not None and mark.end <= offset else self._stamped_ms
 
     def report(self, position: Position, now_ms: int) -> Behind:
         """The lag of ``position``."""
