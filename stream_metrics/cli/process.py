@@ -255,10 +255,9 @@ class WorkerProcess:
         partitioner: Callable[[bytes], int] | None = None,
         *,
         internal: bool = False,
-        ahead: bool = False,
     ) -> GenerationState:
         """The state of a generation; ``internal`` if ``partitioner`` is that of an internal
-        topic, ``ahead`` if events are decoded before they are read."""
+        topic."""
         ours, clock = generation.identity, self.clock
         options = replace(
             partition_options(settings),
@@ -268,8 +267,6 @@ class WorkerProcess:
             latest_ms=clock.latest_ms,
             worker=self.name,
         )
-        if ahead:
-            options = options.decoding_ahead()
         state = GenerationState(
             space,
             layout,

@@ -165,8 +165,7 @@ class ServeProcess(WorkerProcess):
             )
         letters = LocalDeadLetters(self._database, self.clock.now_ms)
         published = self.publish(space, generation, letters)
-        state = self.keep_state(settings, generation, layout, space, published, ahead=True)
-        self.receiver.ahead = state.ahead
+        state = self.keep_state(settings, generation, layout, space, published)
         source = LocalSource(self.records, generation.group, [EVENTS], self.retry)
         options = LoopOptions(
             (EVENTS,),

@@ -24,11 +24,9 @@ from stream_metrics.cli.serving import ServeProcess, listening, shows_texts
 from stream_metrics.cli.serving_rules import rules_over
 from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
-from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.core.events.record import Record
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES
 from stream_metrics.lab.sources.otlp.traces import TraceStore
 from stream_metrics.lab.traffic import TrafficProfile, generate
@@ -37,7 +35,6 @@ from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import database_of, held, prepare_database
 from stream_metrics.live.local.log import Log
 from stream_metrics.live.readers.export import export_state
-from stream_metrics.live.worker.ahead import DecodedAhead
 from stream_metrics.live.worker.clock import Clock
 from tests import oracle
 from tests.gathered import of_the_log, searches, values
@@ -125,28 +122,6 @@ async def test_rows_are_those_of_a_replay_of_the_log(tmp_path: Path) -> None:
     stored = await check_file(database_of(tmp_path))
     assert len(sent) // 2 < len(stored) < len(sent), "some are not valid"
     assert set(stored) < set(sent)
-
-
-async def test_the_loop_takes_what_the_receiver_has_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each valid event is decoded once."""
-    taken: list[bool] = []
-    take = DecodedAhead.take
-
-    def counted(ahead: DecodedAhead, record: Record) -> DigestedEvent | None:
-        event = take(ahead, record)
-        taken.append(event is not None)
-        return event
-
-    monkeypatch.setattr(DecodedAhead, "take", counted)
-    async with working(tmp_path) as (process, _, receiver):
-        await wait_until(lambda: process.receiver.ahead is not None, 30, "no loop begins")
-        accepted = await post(receiver, b"\n".join({*events(4)}))
-        await read_all(process)
-
-    assert taken == [True] * accepted
-    assert accepted > 20
 
 
 async def test_page_and_metrics_are_a_workers(tmp_path: Path) -> None:

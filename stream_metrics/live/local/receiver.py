@@ -17,23 +17,21 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from aiohttp import hdrs, web
 
-from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.events.bodies import MAX_PARTS, Placed, events_of, has_too_many_parts
 from stream_metrics.core.events.bugs import Bug
-from stream_metrics.core.events.decode import BadRecord, Event, decode
+from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.foreign import with_form
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.live.local.database import FileDamaged, FileUnavailable
 from stream_metrics.live.local.log import Backlog, Entry, Log
 from stream_metrics.live.local.tables import EVENTS
-from stream_metrics.live.worker.ahead import DecodedAhead
 from stream_metrics.live.worker.clock import wall_ms
 from stream_metrics.live.worker.retry import Reasons
 
@@ -41,7 +39,6 @@ EVENTS_PATH: Final = "/v1/events"
 DECODED_AT_ONCE: Final = 100  # events, so that others do not wait long for the event loop
 INFLATED_STEP: Final = 4 << 10  # bytes of a body: what follows a short member is copied
 RETRY_SECONDS: Final = 3  # OpenTelemetry's exporters give up after 10: so they try four times
-PATIENCE_SECONDS: Final = 1.0  # for which a request waits while the loop reads what came before
 TROUBLED_SECONDS: Final = 15.0  # how long a refused request is a reason on ``/readyz``
 _JSON: Final = "application/json; charset=utf-8"
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -113,8 +110,7 @@ class Receiver:
     """Answers requests with events, and lets in those of others; ``clock`` is in milliseconds of
     Unix time.
 
-    While requests cannot be stored, ``reasons`` says why. ``ahead``, if it is set, decodes events
-    for the loop, too.
+    While requests cannot be stored, ``reasons`` says why.
     """
 
     def __init__(
@@ -131,7 +127,6 @@ class Receiver:
         self._limits = limits
         self.doors = doors
         self.counts = counts
-        self.ahead: DecodedAhead | None = None
         self._reasons = reasons
         self._clock = clock
         self._on_bug = on_bug
@@ -141,19 +136,18 @@ class Receiver:
 
     def add_to(self, app: web.Application) -> None:
         """Add the route to an application."""
-        app.router.add_post(EVENTS_PATH, self.handler(self._events, _response, self._is_due))
+        app.router.add_post(EVENTS_PATH, self.handler(self._events, _response))
 
     def handler(
-        self, take: Take, respond: Respond, is_due: Callable[[], Awaitable[None]] | None = None
+        self, take: Take, respond: Respond
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """A handler of requests whose bodies ``take`` gets, inflated, if they are let in; before
-        that, it waits for ``is_due``."""
+        """A handler of requests whose bodies ``take`` gets, inflated, if they are let in."""
 
         async def handle(request: web.Request) -> web.Response:
             try:
                 self._check(request)
                 with self._among_others():
-                    answer = await self._take(request, take, is_due)
+                    answer = await self._take(request, take)
             except Refused as refused:
                 answer = refused.answer
             self.counts.answered(request.path, answer.status)
@@ -190,14 +184,10 @@ class Receiver:
         finally:
             self._requests -= 1
 
-    async def _take(
-        self, request: web.Request, take: Take, is_due: Callable[[], Awaitable[None]] | None
-    ) -> Answer:
+    async def _take(self, request: web.Request, take: Take) -> Answer:
         chunks: list[bytes] = []
         try:
             await self._read(request, chunks)
-            if is_due is not None:
-                await is_due()
             async with self._turns:
                 inflated = await self._inflated(request, b"".join(chunks))
                 if len(inflated) > self.doors.small_bytes:
@@ -247,11 +237,6 @@ class Receiver:
 
     # -- 3. to 5. events ------------------------------------------------------------------------
 
-    async def _is_due(self) -> None:
-        """Let the loop keep up, if it can: what it reads soon need not be decoded again."""
-        if self.ahead is not None:
-            await self.ahead.has_room(PATIENCE_SECONDS)
-
     async def _events(self, _: web.Request, body: bytes) -> Answer:
         if has_too_many_parts(body, self.doors.parts):
             raise Refused(413, "the body has too many parts; send less at once")
@@ -282,19 +267,11 @@ class Receiver:
     ) -> Iterator[tuple[int, BadRecord]]:
         """Add the valid events to ``entries``; the places of the others, and what is wrong."""
         for place, value in chunk:
-            found = self._event(value, now_ms)
+            found = decode(value, timestamp_ms=now_ms, limits=self._limits)
             if isinstance(found, BadRecord):
-                yield place, found
+                yield place, with_form(found, value)
             else:
                 entries.append(Entry(found.conversation_id.encode(), value))
-
-    def _event(self, value: bytes, now_ms: int) -> Event | DigestedEvent | BadRecord:
-        if self.ahead is not None:
-            with suppress(Exception):  # the loop meets it again, and tells it
-                if (event := self.ahead.decode(value, now_ms)) is not None:
-                    return event
-        found = decode(value, timestamp_ms=now_ms, limits=self._limits)
-        return with_form(found, value) if isinstance(found, BadRecord) else found
 
     async def stored(self, storing: Awaitable[object]) -> None:
         """Wait until something is on the disk; raises ``Refused``."""

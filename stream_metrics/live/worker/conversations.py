@@ -110,14 +110,11 @@ class Conversations:
         works: dict[ConversationKey, Work] = {}
         keys: dict[str, ConversationKey] = {}
         decoder = self._decoder(self._options.key_id, require_key=self._options.require_key)
-        ahead = self._options.ahead
         for record, time_ms in zip(records, _times_ms(records, self._options), strict=True):
             try:
-                event: DigestedEvent | BadRecord | None
-                if ahead is None or (event := ahead.take(record)) is None:
-                    event = decoder.decode(
-                        record.value, key=record.key, timestamp_ms=record.timestamp_ms
-                    )
+                event = decoder.decode(
+                    record.value, key=record.key, timestamp_ms=record.timestamp_ms
+                )
             except MemoryError:
                 raise  # not the record's fault
             except Exception as error:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from stream_metrics.core.dedup.deduplicator import Deduplicators
 from stream_metrics.core.engine.config import EngineConfig
-from stream_metrics.core.engine.digested import RecordDecoder
 from stream_metrics.core.engine.window import Window
 from stream_metrics.core.events.record import Record
 from stream_metrics.live.layout import Identity
 from stream_metrics.live.ports import ConversationKey
 from stream_metrics.live.runaways import MANY_ITERATIONS
-from stream_metrics.live.worker.ahead import DecodedAhead
 
 Policy = Literal["halt", "rebuild", "continue"]
 Start = Literal["earliest", "latest"]
@@ -30,7 +28,6 @@ class PartitionOptions:
     future keeps its conversation. ``partitioner`` maps a key to a partition like Kafka's default
     one. ``turn_scope`` applies to rows on the output topic. A turn runs away from
     ``runaway_iterations`` on. ``worker`` is the name in heartbeats; none are sent without it.
-    ``ahead`` has events that were decoded before they are read.
     """
 
     identity: Identity
@@ -50,15 +47,6 @@ class PartitionOptions:
     latest_ms: Callable[[], int] | None = None
     worker: str = ""
     dedups: Deduplicators = field(default_factory=Deduplicators)
-    ahead: DecodedAhead | None = None
-
-    def decoding_ahead(self) -> PartitionOptions:
-        """These options, with a place for events that are decoded before they are read."""
-        rules, limits = self.engine.rules, self.engine.limits
-        dedup = self.dedups.of(rules, self.keys[self.key_id])
-        return replace(
-            self, ahead=DecodedAhead(RecordDecoder(dedup, self.key_id, rules.tables, limits))
-        )
 
 
 def record_digest(record: Record, options: PartitionOptions) -> bytes:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from stream_metrics.live.layout import Generation, Layout
 from stream_metrics.live.ports import StateStore
-from stream_metrics.live.worker.ahead import DecodedAhead
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.kept_state import KeptState
 from stream_metrics.live.worker.names import SharedNames
@@ -84,11 +83,6 @@ class GenerationState(KeptState):
         """Speak, or do not."""
         self._publication.muted = is_muted
         self._on_muted(is_muted)
-
-    @property
-    def ahead(self) -> DecodedAhead | None:
-        """Where events are kept that were decoded before they are read."""
-        return self._options.ahead
 
     @property
     def _newest(self) -> Layout:
