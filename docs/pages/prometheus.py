@@ -38,12 +38,16 @@ def prometheus_page() -> str:
 
 
 def _window_ratio(above: str, below: str, window: str = "5m") -> str:
-    """PromQL of a ratio by agent, without a value if the denominator is 0."""
+    """PromQL of a ratio by agent, without a value if the denominator is 0, or a label is needed and
+    there is none."""
     labels = f'{{window="{window}"}}'
-    return (
+    query = (
         f"sum by (agent) ({PREFIX}{above}{labels})\n"
         f"  / (sum by (agent) ({PREFIX}{below}{labels}) > 0)"
     )
+    if below.startswith("settled_"):
+        query += f"\n  and sum by (agent) ({PREFIX}labelled_results{labels}) > 0"
+    return query
 
 
 QUERIES: Final = (
@@ -122,8 +126,8 @@ def _series_section() -> str:
         "other windows.",
         "- **Settled** iterations have labels for at least 90% of their unique documents. Use the "
         "settled series for recent SRE and gain, so that slow labelling does not look like bad "
-        "searches. A settled "
-        "iteration without a good new document is *wasted*, as `stream-metrics top` calls it.",
+        "searches. Iterations that only repeat are settled without a label, so the ratios below ask "
+        "for one. A settled iteration without a good new document is *wasted*, as `stream-metrics top` calls it.",
         "- **other.** At most 50 agents and 20 routes have their own series; the rest are summed "
         "under `other`.",
         f"- **Limit.** A worker exports at most 20,000 window series. `{PREFIX}series` is their "

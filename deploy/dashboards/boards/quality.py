@@ -16,19 +16,30 @@ METRIC: Final = "{{metric}}"
 TURNS_LENGTH: Final = "1h"  # sums over turns are not kept for every window
 
 
+def _window_ratio(numerator: str, denominator: str, by: str = "") -> str:
+    """A ratio of window sums; of settled iterations only where anything has a label.
+
+    Iterations that only repeat are settled without any label, and would show as 0.
+    """
+    query = ratio(window(numerator, by), window(denominator, by))
+    if not denominator.startswith("settled_"):
+        return query
+    return f"{query} and {window('labelled_results', by)} > 0"
+
+
 def _by_agent(
     title: str, description: str, numerator: str, denominator: str, **more: object
 ) -> Panel:
     """A ratio of window sums, a line for each agent."""
-    query = ratio(window(numerator, "agent"), window(denominator, "agent"))
-    return Panel(title, description, [Query(query, AGENT)], **{"unit": "percentunit", **more})  # type: ignore[arg-type]
+    query = Query(_window_ratio(numerator, denominator, "agent"), AGENT)
+    return Panel(title, description, [query], **{"unit": "percentunit", **more})  # type: ignore[arg-type]
 
 
 def _overall(
     title: str, description: str, numerator: str, denominator: str, **more: object
 ) -> Panel:
     """The same ratio over all chosen agents, as one number."""
-    query = Query(ratio(window(numerator), window(denominator)))
+    query = Query(_window_ratio(numerator, denominator))
     settings = {"unit": "percentunit", "kind": "stat", "width": 4, "height": 4, **more}
     return Panel(title, description, [query], **settings)  # type: ignore[arg-type]
 
