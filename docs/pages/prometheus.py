@@ -126,8 +126,9 @@ def _series_section() -> str:
         "other windows.",
         "- **Settled** iterations have labels for at least 90% of their unique documents. Use the "
         "settled series for recent SRE and gain, so that slow labelling does not look like bad "
-        "searches. Iterations that only repeat are settled without a label, so the ratios below ask "
-        "for one. A settled iteration without a good new document is *wasted*, as `stream-metrics top` calls it.",
+        "searches. Iterations that only repeat are settled without a label, so the ratios below "
+        "ask for one. A settled iteration without a good new document is *wasted*, as "
+        "`stream-metrics top` calls it.",
         "- **other.** At most 50 agents and 20 routes have their own series; the rest are summed "
         "under `other`.",
         f"- **Limit.** A worker exports at most 20,000 window series. `{PREFIX}series` is their "
