@@ -27,7 +27,7 @@ async def digest(records: list[Record]) -> str:
     stored = await path.store.load(0, [(key, True) for key in keys])
     buckets = await path.store.buckets(0)
     windows = path.partition.windows.windows
-    assert {window for window, _, _ in buckets} == {window.name for window in windows}
+    assert {window for window, _, _ in buckets} > {window.name for window in windows}
     said = [
         *[
             (sorted(parts.hot.items()), sorted((parts.fingerprints or {}).items()))

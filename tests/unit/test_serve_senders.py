@@ -8,10 +8,10 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from threading import Timer
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -23,6 +23,8 @@ from stream_metrics.cli.serving import ServeProcess, listening
 from stream_metrics.cli.settings import Settings
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import database_of, prepare_database
+from stream_metrics.live.local.log import Entry, Log
+from stream_metrics.live.local.tables import EVENTS
 from stream_metrics.live.notify import notifier
 from tests.helpers import ran, wait_until
 from tests.serving import check_file, serving
@@ -104,31 +106,35 @@ async def test_a_token_lets_in_both_senders(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def telling(folder: Path, url: str) -> AsyncIterator[str]:
-    """A process that tells a webhook; the address of its receiver."""
+async def telling(folder: Path, url: str) -> AsyncIterator[None]:
+    """A process that tells a webhook."""
     document = settings(folder).model_dump(exclude_unset=True)
     document["state"] = {"digest_key": "a secret of the tests"}
     chosen = Settings.model_validate({**document, "notify": {"url": url, "format": "slack"}})
     database = Database(prepare_database(folder))
     process = ServeProcess(chosen, database)
     try:
-        async with listening(process, chosen) as (_, receiver):
+        async with listening(process, chosen):
             work = asyncio.create_task(process.run())
-            yield receiver
+            yield
             process.stop()
             await work
     finally:
         await database.close()
 
 
-def strange(agent: str, lately: str) -> list[dict[str, Any]]:
-    """A usual day of an agent, and an hour in which its searches find something else."""
+def strange(agent: str, lately: str) -> list[Entry]:
+    """A usual day of an agent, and an hour in which its searches find something else; each was
+    received when it was made."""
     now = int(time.time())
     day = [(f"d-{n}", "abcde", now - 4_000 - 120 * n) for n in range(600)]
     hour = [(f"h-{n}", lately, now - 10 * n) for n in range(300)]
-    return [
-        searched(f"{agent}-{name}", 1, found, at, agent=agent) for name, found, at in day + hour
-    ]
+    entries = []
+    for name, found, at in sorted(day + hour, key=itemgetter(2)):
+        event = searched(f"{agent}-{name}", 1, found, at, agent=agent)
+        key = f"{agent}-{name}".encode()
+        entries.append(Entry(key, json.dumps(event).encode(), 1_000 * at))
+    return entries
 
 
 async def test_a_process_without_servers_tells_of_its_agents(
@@ -150,11 +156,10 @@ async def test_a_process_without_servers_tells_of_its_agents(
     async with TestServer(app) as server:
         url = str(server.make_url("/hook"))
         for agent, lately in (("first", "aaaaa"), ("second", "a")):
-            file = tmp_path / f"{agent}.jsonl"
-            file.write_text("".join(f"{json.dumps(one)}\n" for one in strange(agent, lately)))
-            async with telling(tmp_path, url) as receiver:
-                done = await asyncio.to_thread(ran, "send", str(file), "--to", receiver)
-                assert done.returncode == 0, done.stderr
+            database = Database(prepare_database(tmp_path))
+            await Log(database).append(EVENTS, strange(agent, lately), 0)
+            await database.close()
+            async with telling(tmp_path, url):
                 await wait_until(told_of(agent), 60, lambda: str(posted))
 
     first, second = posted
