@@ -130,10 +130,7 @@ async def _run(sent: Traffic, spans: int, many: int, rounds: int, *, quick: bool
 
 
 def arriving(sent: Traffic) -> Traffic:
-    """The records, all of which arrive now, as those that are posted do.
-
-    What arrives within ten minutes of now counts as an arrival, too, which costs a worker more.
-    """
+    """The records, all of which arrive now, as those that are posted do."""
     now_ms = time.time_ns() // 1_000_000
     return Traffic([record._replace(timestamp_ms=now_ms) for record in sent.records])
 

@@ -156,7 +156,7 @@ ALERTS: Final = (
     _of_rules(
         "old evidence taken for news",
         "all agents look fine for as long as evidence stands still",
-        (EVIDENCE, "{TOLD}) > time() - {seconds}", "{TOLD}) > {seconds - seconds}"),
+        (EVIDENCE, "{told} > time() - {seconds}", "{told} > {seconds - seconds}"),
         "StreamMetricsEvidenceMissing",
     ),
     Mutation(

@@ -321,12 +321,22 @@ def _evidence(
     return {told: " ".join(text)} | workers
 
 
+def _told_from(first: int, a_minute: int, minutes: int) -> Series:
+    """The end of the minute that is told, which goes on by so many seconds a minute."""
+    told = name("streammetrics_evidence_timestamp_seconds", **WORKER)
+    return {told: f"{first}+{a_minute}x{minutes}"}
+
+
 EVIDENCE: Final = [
     Case("is silent while a worker tells", _evidence(60, range(60)), silent(60)),
     Case("fires when no worker tells, and resolves",
          _evidence(60, range(20), range(40, 60)), {22: (), 26: [ALERT], 39: [ALERT], 41: ()}),
     Case("fires when what is told stands still", _evidence(60, range(60), still=20),
          {28: (), 36: [ALERT], 59: [ALERT]}),
+    Case("is silent while a backlog is read", _evidence(40) | _told_from(-10_000, 180, 40),
+         silent(40)),
+    Case("fires where what is told is old and comes no nearer",
+         _evidence(40) | _told_from(-1_000, 60, 40), {4: (), 6: [ALERT], 39: [ALERT]}),
     Case("fires where workers are of a version that tells none", _evidence(20), {10: [ALERT]}),
     Case("is silent while partition 0 moves to another worker",
          _evidence(60, range(20)) | _evidence(60, range(23, 60), of=OTHER), silent(60)),

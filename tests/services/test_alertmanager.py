@@ -119,6 +119,14 @@ async def held_back(alertmanager: Alertmanager) -> list[str]:
             ],
             id="of the same workers",
         ),
+        pytest.param(
+            [
+                alert("StreamMetricsRightsMissing", "critical", instance="w:1"),
+                alert("StreamMetricsEvidenceMissing", "critical"),
+            ],
+            ["StreamMetricsEvidenceMissing -"],
+            id="of workers that may not read",
+        ),
     ],
 )
 async def test_consequences_are_inhibited(

@@ -320,3 +320,18 @@ async def test_a_worker_that_knows_no_lag_tells_nothing_yet() -> None:
 
     assert await one.told() is None
     assert one.evidence.problem == "it is not known yet how many records are left to read"
+
+
+async def test_a_clock_that_is_set_back_does_not_keep_evidence_as_it_was() -> None:
+    """It would stand still until the clock is there again, with a time that looks new."""
+    one, _ = await group()
+    one.now_ms += 3_600_000
+    told = await one.told()
+    assert told is not None
+    assert told.minute == NOW + 60
+
+    one.now_ms = NOW_MS
+    told = await one.told()
+
+    assert told is not None
+    assert (told.minute, values(told.stands)) == (NOW, values(of_the_log(EVENTS, NOW)))

@@ -35,8 +35,13 @@ def shifted(figure: str, shift: str | None = None) -> str:
 
 
 def untold(seconds: int) -> str:
-    """The condition that workers run on the state in force, but none has told evidence lately."""
+    """The condition that workers run on the state in force, but none has told evidence lately.
+
+    While a backlog is read, what is told is old, but comes nearer.
+    """
+    told = f"max without (instance, pod) ({TOLD})"
     return (
         'max without (instance, pod, state) (streammetrics_generation{state="live"} > 0)\n'
-        f"unless max without (instance, pod) ({TOLD}) > time() - {seconds}"
+        f"unless {told} > time() - {seconds}\n"
+        f"unless {told} > max without (instance, pod) ({TOLD} offset 3m) + 180"
     )

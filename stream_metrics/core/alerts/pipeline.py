@@ -182,7 +182,7 @@ PIPELINE: Final = (
     _alert(
         "StreamMetricsEvidenceMissing", CRITICAL,
         "workers run, but none tells the evidence about agents, or what is told is "
-        f"{EVIDENCE_SECONDS // 60} minutes old",
+        f"{EVIDENCE_SECONDS // 60} minutes old and comes no nearer",
         untold(EVIDENCE_SECONDS),
         "5m", None, "No worker tells how agents do",
         "Workers run, but none tells the evidence about agents, or only an old one, so no alert "

@@ -251,7 +251,8 @@ class Evidence:
         """Whether a look is under way that may tell more."""
         if self._task is not None and not self._task.done():
             return True
-        told = self.gathered is not None and self.gathered.minute >= self._last_minute()
+        ahead = -1 if self.gathered is None else self.gathered.minute - self._last_minute()
+        told = 0 <= ahead < OLD_MINUTES  # if it is further ahead, the clock was set back
         seconds = FULL_SECONDS if self._others is not None and self._others.full else TRY_SECONDS
         if told or self._clock() - self._looked_at < seconds:
             return False
