@@ -63,6 +63,7 @@ from stream_metrics.live.worker.ownership.identity import OtherIdentity
 from stream_metrics.live.worker.retry import Stopped
 
 TRIM_SECONDS: Final = 10.0
+AHEAD_MS: Final = 3_600_000
 _TOKEN: Final = re.compile("[!-~]+")
 REFUSALS: Final = (
     FolderRefused,
@@ -89,6 +90,7 @@ class ServeProcess(WorkerProcess):
         self._database = database
         self.records = Log(database)
         self.address: str | None = None  # of the receiver, once it listens
+        self._was_ahead = False
         self._kept: Kept | None = None
         self.conversations = ConversationServer(self._conversations(), self.operations.bug)
         self._metrics = ReceiverMetrics(self.registry, TOPICS)
@@ -195,8 +197,21 @@ class ServeProcess(WorkerProcess):
                     log.warning("old records cannot be deleted", why=str(error))
                 if why := large_wal(self._database.path):
                     log.warning("the file grows", why=why)
+                self.tell_clock()
                 self.operations.cache(len(self.cache), self.cache.results)
                 await self.retry.pause(TRIM_SECONDS)
+
+    def tell_clock(self) -> None:
+        """Log it, once, if the clock was far ahead when something was received."""
+        partitions = self.loop.partitions if self.loop is not None else ()
+        ahead_ms = max((one.record_time_ms for one in partitions), default=0) - self.clock.now_ms()
+        was_ahead, self._was_ahead = self._was_ahead, ahead_ms > AHEAD_MS
+        if self._was_ahead and not was_ahead:
+            log.warning(
+                "the clock was ahead when something was received",
+                hours=round(ahead_ms / 3_600_000, 1),
+                why="until then, what comes is too old for windows and alerts; rows are right",
+            )
 
     async def trim(self) -> None:
         """Delete what is too old or too much, and tell how large the file is."""

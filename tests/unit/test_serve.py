@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from stream_metrics.cli.serving import ServeProcess, listening, shows_texts
 from stream_metrics.cli.serving_rules import rules_over
@@ -164,6 +165,24 @@ async def test_evidence_is_that_of_what_was_received(tmp_path: Path) -> None:
 
     assert found == values(of_the_log(sent, now_s // 60 - 1))
     assert found["first", "srr"][0][1] > 1 > found["second", "srr"][0][0]
+
+
+async def test_a_clock_that_was_far_ahead_is_told(tmp_path: Path) -> None:
+    """Once: windows go by the latest time at which something came, and would be empty."""
+    now_s = NOW_S + 400 * 86_400
+    clock = Clock(lambda: 1_000 * now_s)
+    async with working(tmp_path, clock) as (process, _, receiver):
+        await post(receiver, events(1)[0])
+        await read_all(process)
+        with capture_logs() as said:
+            process.tell_clock()
+            now_s = NOW_S
+            for _ in range(2):
+                process.tell_clock()
+
+    assert [(one["event"], one["hours"]) for one in said] == [
+        ("the clock was ahead when something was received", 9_600.0)
+    ]
 
 
 def not_asked() -> Traces:
