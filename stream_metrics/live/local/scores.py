@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -182,9 +182,9 @@ class Labeller:
         self._looked_ms = 0 if due else now_ms
         entries, told = list[Entry](), list[Interpretation]()
         for trace, ids in due:
-            labels, interpretation = await self._join(trace, ids)
-            entries += labels
-            told.append(interpretation)
+            for labels, interpretation in await self._join(trace, ids):
+                entries += labels
+                told.append(interpretation)
         if not due:
             return
         finished = [id_ for _, ids in due for id_ in ids]
@@ -201,33 +201,52 @@ class Labeller:
             return self._is_closed(trace, found.end)
         return abs(self._clock() - found.arrived_ms) >= self._bounds.trace_max_ms
 
-    async def _join(self, trace: str, ids: Sequence[int]) -> tuple[list[Entry], Interpretation]:
-        """The labels, and an interpretation whose refusals are the unused scores."""
-        records = await self._retry(lambda: self._scores.read(ids))
+    async def _join(
+        self, trace: str, ids: Sequence[int]
+    ) -> list[tuple[list[Entry], Interpretation]]:
+        """The labels, and interpretations whose refusals are the unused scores.
+
+        A trace that came again after it was forgotten was told as another: each score is joined
+        with the one that has its span.
+        """
+        left = await self._retry(lambda: self._scores.read(ids))
+        made, first = [], None
         try:
-            closed = await self._closed(trace)
-            spans = closed.encoded_spans if closed else ()
-            return await _beside_if_large(
-                lambda: self._labels(trace, records, closed), sum(map(len, spans))
-            )
+            async for closed in self._closed(trace):
+                first = first or closed
+                spans = {span.span_id for span in closed.decoded()}
+                if mine := [one for one in left if one.span_id in spans]:
+                    made.append(await self._labels(trace, mine, closed))
+                    left = [one for one in left if one.span_id not in spans]
+                if not left:
+                    break
+            if left:
+                made.append(await self._labels(trace, left, first))
         except (Stopped, FileDamaged):
             raise
         except Exception as error:
             self._counts.bug(Bug.of(error))
-            return [], _all_refused(trace, records)
+            made.append(([], _all_refused(trace, left)))
+        return made
 
-    async def _closed(self, trace: str) -> ClosedTrace | None:
-        """The trace as it was told: without spans that came later. None if it has none."""
-        assembly, closed, after = Assembly(self._bounds), list[ClosedTrace](), -1
-        while not closed and (
-            payloads := await self._retry(partial(self._scores.payloads, trace, after))
-        ):
+    async def _closed(self, trace: str) -> AsyncIterator[ClosedTrace]:
+        """The trace as it was told: without spans that came later."""
+        assembly, after = Assembly(self._bounds), -1
+        while payloads := await self._retry(partial(self._scores.payloads, trace, after)):
             after = payloads[-1].offset
             size = sum(len(one.value or b"") for one in payloads)
-            closed = await _beside_if_large(partial(_read, assembly, payloads), size)
-        return next(iter(closed or assembly.finish()), None)
+            for closed in await _beside_if_large(partial(_read, assembly, payloads), size):
+                yield closed
+        for closed in assembly.finish():
+            yield closed
 
-    def _labels(
+    async def _labels(
+        self, trace: str, records: Sequence[LogRecord], closed: ClosedTrace | None
+    ) -> tuple[list[Entry], Interpretation]:
+        size = sum(map(len, closed.encoded_spans if closed else ()))
+        return await _beside_if_large(lambda: self._labelled(trace, records, closed), size)
+
+    def _labelled(
         self, trace: str, records: Sequence[LogRecord], closed: ClosedTrace | None
     ) -> tuple[list[Entry], Interpretation]:
         evaluations = [
@@ -271,12 +290,11 @@ async def _beside_if_large(work: Callable[[], T], size: int) -> T:
 
 
 def _read(assembly: Assembly, payloads: Iterable[Record]) -> list[ClosedTrace]:
-    """Add records of a trace, until one closes it."""
+    """Add records of a trace; what they close."""
+    closed = []
     for one in payloads:
-        spans = spans_of(one.value or b"")
-        if closed := assembly.read(one.offset, one.timestamp_ms or 0, spans):
-            return closed
-    return []
+        closed += assembly.read(one.offset, one.timestamp_ms or 0, spans_of(one.value or b""))
+    return closed
 
 
 def _all_refused(trace: str, records: Sequence[LogRecord]) -> Interpretation:
