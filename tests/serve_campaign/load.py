@@ -20,6 +20,7 @@ MOST_EVENTS: Final = 40  # of a request
 TIMEOUT_SECONDS: Final = 3.0
 AGAIN_SECONDS: Final = 0.1
 PAUSE_SECONDS: Final = 0.01
+TRICKLE_SECONDS: Final = 0.5
 LITTLE: Final = 0.01  # of all
 LAST: Final = 0.95
 GOES_AWAY: Final = 0.03  # share of requests that are cut first
@@ -72,7 +73,7 @@ class Load:
         self.again = self.cut = self.requests = 0
         self.last_answer = 0.0
         self.ended = False
-        self._limit = 0.0
+        self._limit = self._trickled = 0.0
         self.wrong: list[str] = []
 
     @property
@@ -107,8 +108,11 @@ class Load:
         self._limit = max(self._limit, limit)
 
     def trickle(self) -> None:
-        """Let a little more be sent if all that may be is acknowledged; leave some for the end."""
-        if self.share >= self._limit:
+        """Let a little more be sent now and then if all that may be is acknowledged; leave some for
+        the end."""
+        now = time.monotonic()
+        if self.share >= self._limit and now >= self._trickled + TRICKLE_SECONDS:
+            self._trickled = now
             self.open(min(self.share + LITTLE, LAST))
 
     async def _rest(self, number: int, left: Callable[[], int], total: int) -> None:

@@ -113,6 +113,8 @@ async def play(world: World, outcome: Outcome, names: list[str]) -> None:
             share = number / (len(names) + 1)
             load.open(share + MORE / (len(names) + 1))
             await wait_until(partial(load.reached, share), END_SECONDS, f"{name} never struck")
+            if sending.done():
+                sending.result()
             landed, struck = load.share, time.monotonic()
             hold = world.rng.uniform(0.0, world.hold_seconds)
             await FAULTS[name](world, hold)
