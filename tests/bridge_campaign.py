@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.machine import describe
 from deploy.local.kafka.cluster import Kafka
 from deploy.local.servers import RedisServer
+from tests.campaign.report import publish
 from tests.services.bridged import Campaign, bridged, campaign
 
 
@@ -88,10 +89,7 @@ def main() -> int:
     """Run all seeds; the exit code."""
     chosen = parse()
     done = asyncio.run(rounds(chosen))
-    text = page(done)
-    print(text)
-    if chosen.publish:
-        chosen.publish.write_text(text, encoding="utf-8")
+    publish(page(done), chosen.publish)
     return int(any(one.differences for one in done))
 
 

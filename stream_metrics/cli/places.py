@@ -5,6 +5,7 @@ A command asks its ``Place``, and is the same for both. What each needs is impor
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
@@ -185,7 +186,9 @@ def place_of(config: Path | None, data: Path | None) -> Place:
         folder = settings.serve.data
         if folder.is_dir():
             typer.echo(
-                f"{folder} has the data of one process. To look into it: --data {folder}", err=True
+                f"{folder} has the data of one process. To look into it: "
+                f"--data {shlex.quote(str(folder))}",
+                err=True,
             )
         return Servers(settings)
     settings = load_settings(config, connects=False)

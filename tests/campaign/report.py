@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 HEADINGS: Final = (
@@ -157,3 +158,10 @@ def summary(outcome: Outcome) -> str:
         lines += [f"- {text}" for text in outcome.problems]
         lines += ["", "the workers' logs end with:", outcome.tails]
     return "\n".join(lines)
+
+
+def publish(text: str, file: Path | None) -> None:
+    """Print a page, and write it to a file if there is one."""
+    print(text)
+    if file is not None:
+        file.write_text(text, encoding="utf-8")

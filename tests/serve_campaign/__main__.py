@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.machine import describe
-from tests.campaign.report import Outcome, aligned
+from tests.campaign.report import Outcome, aligned, publish
 from tests.serve_campaign.faults import FAULTS
 from tests.serve_campaign.round import Options, run_round, summary
 
@@ -87,10 +87,7 @@ def main() -> int:
     """Run all seeds; the exit code."""
     chosen = parse()
     done = asyncio.run(rounds(chosen))
-    text = page(done)
-    print(text)
-    if chosen.publish:
-        chosen.publish.write_text(text, encoding="utf-8")
+    publish(page(done), chosen.publish)
     return int(any(one.failed for one in done))
 
 

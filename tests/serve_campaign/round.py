@@ -32,6 +32,7 @@ MOST_RSS_BYTES: Final = 600 << 20  # with bodies that unpack to as much as is le
 MORE: Final = 0.5  # of what comes before the next fault may be sent while one strikes
 RECOVERY_SECONDS: Final = 60.0
 END_SECONDS: Final = 240.0
+ROWS: Final = "conversations.jsonl"
 COMMAND: Final = (sys.executable, "-m", "stream_metrics")
 
 
@@ -134,23 +135,30 @@ async def play(world: World, outcome: Outcome, names: list[str]) -> None:
 
 async def judge(world: World, outcome: Outcome) -> None:
     """What must hold in the end."""
-    load, process, wrong = world.load, world.process, outcome.wrong
-    folder = process.folder
-    now = str(int(time.time() * 1e6))
-    data = str(process.data)
-    spans = folder / "traces.jsonl"
-    spans.write_bytes(b"".join(as_json(one) + b"\n" for one in load.told))
-    sent = folder / "sent.jsonl"
-    with closing(connect_to_read(database_of(process.data))) as file:
+    process, wrong = world.process, outcome.wrong
+    outcome.compared_events = stored(world, wrong)
+    turns = await figures(world, wrong)
+    outcome.events = len(set(world.load.accepted)) + len(world.load.told)
+    outcome.conversations = outcome.compared_conversations = turns
+    if not 0 < process.most_rss_bytes <= MOST_RSS_BYTES:
+        wrong.append(f"it held {process.most_rss_bytes >> 20} MiB")
+    said = [line for line in process.log.read_text().splitlines() if FORBIDDEN.search(line)]
+    if said:
+        wrong.append(f"it logged {len(said)} such lines, first: {said[0][:2000]}")
+
+
+def stored(world: World, wrong: list[str]) -> int:
+    """Check that the log has what was acknowledged, and nothing else; the number of its records."""
+    load = world.load
+    with closing(connect_to_read(database_of(world.process.data))) as file:
         if (said := file.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
             wrong.append(f"the file is damaged: {said}")
-        stored = file.execute('SELECT value, timestamp_ms FROM events ORDER BY "offset"').fetchall()
-        letters = file.execute("SELECT count(*) FROM letters").fetchone()[0]
-    there = {value for value, _ in stored}
-    accepted = dict.fromkeys(load.accepted)
-    if missing := [value for value in accepted if value not in there]:
+        values = [value for (value,) in file.execute('SELECT value FROM events ORDER BY "offset"')]
+        [letters] = file.execute("SELECT count(*) FROM letters").fetchone()
+    there, accepted = set(values), set(load.accepted)
+    if missing := sorted(accepted - there):
         wrong.append(f"{len(missing)} acknowledged events are not there: {missing[:3]}")
-    told = [value for value, _ in stored if value not in accepted]
+    told = [value for value in values if value not in accepted]
     if strange := [value for value in told if b'"trace-' not in value]:
         wrong.append(f"{len(strange)} events that nobody sent: {strange[:3]}")
     ids = Counter(json.loads(value)["event_id"] for value in told)
@@ -163,40 +171,47 @@ async def judge(world: World, outcome: Outcome) -> None:
         wrong.append(f"{len(bad)} valid events were refused: {bad[:3]}")
     if not load.refused or not told:
         wrong.append("nothing was refused, or no trace was told: the round is vacuous")
-    sent.write_bytes(b"".join(value + b"\n" for value in accepted))
-    settings = process.settings
+    return len(values)
 
-    async def rows(name: str, *command: str) -> Path:
+
+async def figures(world: World, wrong: list[str]) -> int:
+    """Check rows and windows against replays, of the log and of what was sent; the number of
+    rows."""
+    folder, data, now = world.process.folder, str(world.process.data), str(int(time.time() * 1e6))
+    sent, spans = folder / "sent.jsonl", folder / "traces.jsonl"
+    sent.write_bytes(b"".join(value + b"\n" for value in dict.fromkeys(world.load.accepted)))
+    spans.write_bytes(b"".join(as_json(one) + b"\n" for one in world.load.told))
+
+    async def made(name: str, *command: str) -> Path:
         out = folder / name
-        await run((*COMMAND, *command, "--out", str(out), "--now", now), settings)
+        written = (*COMMAND, *command, "--out", str(out), "--now", now)
+        await run(written, world.process.settings)
         return out
 
     scope = ("--turn-scope", "all")
     live, replayed, of_sent, of_traces = await asyncio.gather(
-        rows("live", "export", "--data", data),
-        rows("replayed", "replay", data, *scope),
-        rows("of-sent", "replay", str(sent), *scope),
-        rows("of-traces", "replay", str(spans), *scope),
+        made("live", "export", "--data", data),
+        made("replayed", "replay", data, *scope),
+        made("of-sent", "replay", str(sent), *scope),
+        made("of-traces", "replay", str(spans), *scope),
     )
-    for name in ("conversations.jsonl", "windows.json"):
+    for name in (ROWS, "windows.json"):
         ours, theirs = (live / name).read_bytes(), (replayed / name).read_bytes()
         if ours != theirs:
             wrong += [f"{name} differs: {line}" for line in differing(name, ours, theirs)]
-    ours = b"".join(sorted((live / "conversations.jsonl").read_bytes().splitlines(keepends=True)))
-    parts = [(place / "conversations.jsonl").read_bytes() for place in (of_sent, of_traces)]
-    theirs = b"".join(sorted(b"".join(parts).splitlines(keepends=True)))
+    ours, theirs = in_order(live), in_order(of_sent, of_traces)
     if ours != theirs:
-        wrong += [
-            f"rows differ from those of what was sent: {line}"
-            for line in differing("conversations.jsonl", ours, theirs)
-        ]
-    if not 0 < process.most_rss_bytes <= MOST_RSS_BYTES:
-        wrong.append(f"it held {process.most_rss_bytes >> 20} MiB")
-    said = [line for line in process.log.read_text().splitlines() if FORBIDDEN.search(line)]
-    if said:
-        wrong.append(f"it logged {len(said)} such lines, first: {said[0][:2000]}")
-    outcome.events, outcome.compared_events = len(accepted) + len(load.told), len(stored)
-    outcome.conversations = outcome.compared_conversations = theirs.count(b"\n")
+        differences = differing(ROWS, ours, theirs)
+        wrong += [f"rows differ from those of what was sent: {line}" for line in differences]
+    return theirs.count(b"\n")
+
+
+def in_order(*folders: Path) -> bytes:
+    """The rows in all of them, sorted."""
+    lines = [
+        line for one in folders for line in (one / ROWS).read_bytes().splitlines(keepends=True)
+    ]
+    return b"".join(sorted(lines))
 
 
 def summary(outcome: Outcome) -> str:

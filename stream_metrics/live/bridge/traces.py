@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
-from stream_metrics.core.events.record import Extent
+from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.core.telemetry.assembly import ReadPosition
 from stream_metrics.live.bridge.bridge import Assemblies
 from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.clock import Clock
-from stream_metrics.live.worker.inputs import CommittedInputs, CommittedSource, InputOptions
+from stream_metrics.live.worker.inputs import (
+    CommittedInputs,
+    CommittedSource,
+    InputLog,
+    InputOptions,
+)
 from stream_metrics.live.worker.lag import Gauges
 from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import Commit, PartitionId
@@ -119,6 +124,10 @@ class TraceInputs(CommittedInputs):
         until_ms = min((one.read_up_to_ms() for one in logs), default=0) if is_known else 0
         self._gauges.complete_until(until_ms / 1000 if until_ms else None)
         return answered
+
+    def _read(self, input_log: InputLog, records: Sequence[Record]) -> None:
+        super()._read(input_log, records)
+        input_log.lag.check(records)
 
     def _tell(self, ends: Mapping[PartitionId, int], asked_ms: int) -> None:
         super()._tell(ends, asked_ms)

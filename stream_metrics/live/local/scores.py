@@ -214,7 +214,7 @@ class Labeller:
         try:
             async for closed in self._closed(trace):
                 first = first or closed
-                spans = {span.span_id for span in closed.decoded()}
+                spans = await _beside_if_large(partial(_span_ids, closed), _size(closed))
                 if mine := [one for one in left if one.span_id in spans]:
                     made.append(await self._labels(trace, mine, closed))
                     left = [one for one in left if one.span_id not in spans]
@@ -243,7 +243,7 @@ class Labeller:
     async def _labels(
         self, trace: str, records: Sequence[LogRecord], closed: ClosedTrace | None
     ) -> tuple[list[Entry], Interpretation]:
-        size = sum(map(len, closed.encoded_spans if closed else ()))
+        size = 0 if closed is None else _size(closed)
         return await _beside_if_large(lambda: self._labelled(trace, records, closed), size)
 
     def _labelled(
@@ -282,6 +282,14 @@ class Labeller:
             return closed.interpret(self._mapping, self._options), unused
         spans = () if closed is None else closed.decoded()
         return apply_evaluations(spans, self._mapping, self._options, evaluations)
+
+
+def _size(closed: ClosedTrace) -> int:
+    return sum(map(len, closed.encoded_spans))
+
+
+def _span_ids(closed: ClosedTrace) -> set[str]:
+    return {span.span_id for span in closed.decoded()}
 
 
 async def _beside_if_large(work: Callable[[], T], size: int) -> T:
