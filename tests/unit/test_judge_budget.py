@@ -61,8 +61,8 @@ def test_calls_of_the_last_minute_count_wherever_they_were_made() -> None:
 
 def test_a_revision_that_comes_late_is_ignored() -> None:
     """A write that was given up may still be stored, after the one that followed it."""
-    first = Entry().with_call(Cost(5), NOON_MS)
-    second = first.with_call(Cost(7), NOON_MS)
+    first = Entry().with_call(Cost(5), NOON_MS).stamped(1)
+    second = first.with_call(Cost(7), NOON_MS).stamped(2)
     found = book(one=second)
     found.put(DAY, "one", first)
     assert found.spending(DAY, NOON_MS).total == Cost(12)

@@ -100,7 +100,7 @@ class Entry:
     of calls by the second of Unix time in which they were reserved, of the last ones only.
     ``rate`` is the day's rate of the sample; None if the process has not needed it. ``ended_ms`` is
     when it found the budget spent. ``written_ms`` is when it last changed the entry; ``revision``
-    counts these changes.
+    counts what the process has stored.
     """
 
     written_ms: int = 0
@@ -134,12 +134,12 @@ class Entry:
         )
 
     def changed(self, now_ms: int, **values: Any) -> Entry:
-        """The entry with other values, as its next revision."""
-        return replace(self, written_ms=now_ms, revision=self.revision + 1, **values)
+        """The entry with other values."""
+        return replace(self, written_ms=now_ms, **values)
 
-    def taken_back(self, before: Entry, now_ms: int) -> Entry:
-        """The entry ``before`` a call that was not granted, as the revision after this one."""
-        return replace(before, written_ms=now_ms, revision=self.revision + 1)
+    def stamped(self, revision: int) -> Entry:
+        """The entry as it is stored: of two of a writer, the one with the later revision counts."""
+        return replace(self, revision=revision)
 
     def encode(self) -> bytes:
         """The entry as JSON."""

@@ -272,14 +272,14 @@ class OpenTurns:
         turn.offsets.setdefault((record.topic, record.partition), record.offset)
         return turn
 
-    def due(self, now_ms: int) -> list[OpenTurn]:
+    def due(self, now_ms: int, most: int | None = None) -> list[OpenTurn]:
         """The turns of which nothing has come for long enough, at a time up to which all was read.
 
-        They are not returned again until something of them comes, or ``again`` is called.
+        At most so many; they are not returned again until something of them comes.
         """
-        found = []
+        found: list[OpenTurn] = []
         for turn in self._changed:
-            if turn.last_ms + self._times.settle_ms > now_ms:
+            if turn.last_ms + self._times.settle_ms > now_ms or len(found) == most:
                 break
             if not turn.running:
                 found.append(turn)
@@ -287,12 +287,6 @@ class OpenTurns:
             del self._changed[turn]
             self._looked_at[turn] = None
         return found
-
-    def again(self, turn: OpenTurn) -> None:
-        """Have a turn returned by ``due`` once more."""
-        if turn in self._looked_at:
-            del self._looked_at[turn]
-            self._changed[turn] = None
 
     def forget_old(self, now_ms: int) -> None:
         """Drop the turns of which nothing is expected any more."""
