@@ -20,8 +20,9 @@ from stream_metrics.core.judge.budget import (
     day_of,
 )
 from stream_metrics.core.judge.labels import label_events, labeller_of
+from stream_metrics.core.judge.options import Times
 from stream_metrics.core.judge.sample import Sampler
-from stream_metrics.core.judge.turns import OpenTurns, Times, Work
+from stream_metrics.core.judge.turns import OpenTurns, Work
 from tests.strategies import KeyedRecord, arrivals, streams
 
 FAR_MS = 4_000_000_000_000

@@ -14,12 +14,12 @@ import pytest
 
 from stream_metrics.core.judge.budget import NOTHING, Book, Cost, Limits, Spending
 from stream_metrics.core.judge.cache import GradeCache
+from stream_metrics.core.judge.options import AskOptions, EndpointOptions
 from stream_metrics.core.judge.prompt import Texts, prompt_of
-from stream_metrics.live.judge.asking import Asker, AskOptions
+from stream_metrics.live.judge.asking import Asker
 from stream_metrics.live.judge.endpoint import (
     Endpoint,
     EndpointFailed,
-    EndpointOptions,
     Failure,
     OpenAiEndpoint,
 )

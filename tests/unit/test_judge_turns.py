@@ -11,8 +11,9 @@ import pytest
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.judge.labels import label_events, labeller_of
+from stream_metrics.core.judge.options import Times
 from stream_metrics.core.judge.sample import Sampler
-from stream_metrics.core.judge.turns import OpenTurn, OpenTurns, Times, Work
+from stream_metrics.core.judge.turns import OpenTurn, OpenTurns, Work
 
 NOON_S = 1_781_000_000
 SETTLE_MS, KEPT_MS = 60_000, 900_000

@@ -28,6 +28,7 @@ from stream_metrics.core.events.wire import (
     TurnCompleted,
 )
 from stream_metrics.core.events.wire import Search as SentSearch
+from stream_metrics.core.judge.options import Times
 from stream_metrics.core.judge.prompt import Texts
 from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.core.unicode import is_blank
@@ -196,14 +197,6 @@ def _title(sent: Result) -> str:
 
 def _has_text(sent: Result) -> bool:
     return bool(_title(sent) or _text(sent.content, sent.snippet))
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """How long nothing of a turn must have come until it is due, and until it is forgotten."""
-
-    settle_ms: int
-    kept_ms: int
 
 
 class OpenTurns:

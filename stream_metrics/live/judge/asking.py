@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 import structlog
 
 from stream_metrics.core.judge.budget import NOTHING, Cost, Prices
 from stream_metrics.core.judge.cache import GradeCache
+from stream_metrics.core.judge.options import AskOptions
 from stream_metrics.core.judge.prompt import Prompt, Texts, parse_grade, prompt_of
 from stream_metrics.live.judge.endpoint import Answer, Endpoint, EndpointFailed, Failure
 from stream_metrics.live.judge.ledger import Hold, Ledger
@@ -41,16 +42,6 @@ class CallCounts(Protocol):
 
     def called(self, outcome: Outcome, used: Cost) -> None: ...
     def cached(self) -> None: ...
-
-
-class AskOptions(NamedTuple):
-    """How a document is asked about; ``attempts`` is how often at most."""
-
-    prices: Prices
-    max_tokens: int
-    text_characters: int
-    attempts: int
-    concurrency: int
 
 
 class Asker:

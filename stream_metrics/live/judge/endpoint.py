@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from stream_metrics.core.judge.options import EndpointOptions
 from stream_metrics.core.judge.prompt import Prompt
 
 Failure = Literal[
@@ -63,21 +64,6 @@ class Endpoint(Protocol):
     async def ask(self, prompt: Prompt) -> Answer:
         """The answer; raises ``EndpointFailed``. It does not repeat a call."""
         ...
-
-
-class EndpointOptions(NamedTuple):
-    """Where the model is, and how it is asked.
-
-    ``tokens_parameter`` is the name under which the endpoint takes ``max_tokens``.
-    """
-
-    url: str
-    key: str
-    model: str
-    max_tokens: int
-    timeout_seconds: float
-    temperature: float
-    tokens_parameter: str
 
 
 class OpenAiEndpoint:
