@@ -148,6 +148,12 @@ DEAD_LETTERS = {
         "Send the records of dead letters to their input topics again, after a fix.",
     ),
 }
+JUDGE = {
+    "run": (
+        "stream_metrics.cli.judge:run",
+        "Grade a random sample of results by a model; without a command, `judge` does this.",
+    ),
+}
 TOPICS = {
     "create": (
         "stream_metrics.cli.topics:create",
@@ -174,6 +180,12 @@ dead_letters = typer.Typer(
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
 input_topics = typer.Typer(cls=lazy_group(TOPICS), help="Manage the topics that workers read.")
 app.add_typer(input_topics, name="topics", no_args_is_help=True)
+judge = typer.Typer(
+    cls=lazy_group(JUDGE, default="run"),
+    help="Have a model grade a random sample of results, within a budget.",
+    rich_markup_mode=MARKUP,
+)
+app.add_typer(judge, name="judge")
 
 
 def _version(asked: bool) -> None:

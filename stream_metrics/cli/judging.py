@@ -47,7 +47,8 @@ class RunningJudge:
         self,
         settings: Settings,
         source: CommittedSource,
-        entries: Callable[[Book], EntryStore],
+        book: Book,
+        entries: EntryStore,
         labels: LabelWriter,
         metrics: JudgeMetrics,
         retry: RetryPolicy,
@@ -58,10 +59,9 @@ class RunningJudge:
     ) -> None:
         judge, config = settings.judge, settings.engine_config()
         key = settings.state.key()
-        sampler, book = Sampler(key), Book(judge.hold_ms)
+        sampler = Sampler(key)
         labeller = labeller_of(judge.model, judge.judge)
-        self.store = entries(book)
-        self.ledger = Ledger(self.store, book, judge.limits, writer_name(), clock.now_ms)
+        self.ledger = Ledger(entries, book, judge.limits, writer_name(), clock.now_ms)
         self.partitions = Partitions(lambda: OpenTurns(config, sampler, labeller, judge.times))
         self.inputs = JudgeInputs(
             source,

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from stream_metrics.cli.judging import RunningJudge
 from stream_metrics.cli.settings import Settings
+from stream_metrics.core.judge.budget import Book
 from stream_metrics.live.judge.asking import REASON
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.judge import READER, LocalEntries, LocalLabels
@@ -39,10 +40,12 @@ class LocalJudge:
         self._reasons: dict[str, str] = {}
         self._retry = RetryPolicy(self, lambda: None)
         self._metrics.obstructed(self._reasons)
+        book = Book(settings.judge.hold_ms)
         self._judge = RunningJudge(
             settings,
             LocalSource(records, READER, [EVENTS], self._retry),
-            lambda book: LocalEntries(database, book),
+            book,
+            LocalEntries(database, book),
             LocalLabels(records, clock.now_ms),
             self._metrics,
             self._retry,

@@ -27,6 +27,8 @@ REASON: Final = "endpoint"
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 60.0
 DENIED_SECONDS: Final = 60.0
+FAILING_SECONDS: Final = 5.0
+"""For so long no call must have been answered until the endpoint is said to fail."""
 ROOM_SECONDS: Final = 1.0
 """How long to wait for room in the budget of a minute, or for what is in flight."""
 
@@ -72,7 +74,8 @@ class Asker:
         self._asking: dict[Prompt, asyncio.Event] = {}
         self._answered = 0  # calls that the endpoint has answered
         self._not_before = -float("inf")  # when the endpoint may be asked again
-        self._failing = False
+        self._silent_since: float | None = None  # since when no call was answered
+        self._said = False  # that it fails
 
     async def grade(self, texts: Texts) -> int | Ungraded:
         """The grade of a document; raises ``Stopped``."""
@@ -145,26 +148,29 @@ class Asker:
         return "no_grade" if grade is None else grade
 
     def _failed(self, error: EndpointFailed) -> None:
-        wait = error.retry_after_seconds or 0.0
-        if error.kind == "denied":
-            wait = max(wait, DENIED_SECONDS)
         if error.kind == "refused":
             return
-        self._not_before = max(self._not_before, self._monotonic() + wait)
-        if not self._failing:
-            log.warning("the endpoint fails", why=str(error), wait_seconds=round(wait, 1))
-        self._failing = True
+        now, wait = self._monotonic(), error.retry_after_seconds or 0.0
         why = f"the model's endpoint gives no grades: {error}"
         if error.kind == "denied":
+            wait = max(wait, DENIED_SECONDS)
             why += "; check `judge.url`, `judge.key_file` and `judge.model`"
-        self._reasons.set(REASON, why)
+        self._not_before = max(self._not_before, now + wait)
+        if self._silent_since is None:
+            self._silent_since = now
+        if error.kind == "denied" or now - self._silent_since >= FAILING_SECONDS:
+            if not self._said:
+                log.warning("the endpoint fails", why=why, wait_seconds=round(wait, 1))
+            self._said = True
+            self._reasons.set(REASON, why)
 
     def _succeeded(self) -> None:
         self._answered += 1
-        if self._failing:
+        self._silent_since = None
+        if self._said:
             log.info("the endpoint answers again")
-        self._failing = False
-        self._reasons.clear(REASON)
+            self._said = False
+            self._reasons.clear(REASON)
 
 
 def _used(answer: Answer, prices: Prices) -> Cost | None:

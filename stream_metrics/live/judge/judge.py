@@ -28,6 +28,7 @@ from stream_metrics.live.worker.telemetry import BugCounts
 
 MAX_ASKED: Final = 200  # turns for whose grades is asked at once; each waits for its turn
 FULL_SECONDS: Final = 0.1
+REFRESH_SECONDS: Final = 2.0  # how often it is read what other judges have spent
 LOG_SECONDS: Final = 60.0
 _ANY_TIME: Final = 1 << 62
 
@@ -50,6 +51,10 @@ class Inputs(Protocol):
 
     async def fetch(self) -> Sequence[Record]:
         """The next records; on return, ``Partitions`` has those that are assigned."""
+        ...
+
+    def rest(self) -> None:
+        """Note that nothing is read now, since there is no room."""
         ...
 
     @property
@@ -173,6 +178,7 @@ class Judge:
         self._options = options
         self._monotonic = monotonic
         self._opened = False
+        self._next_refresh = monotonic()
         self._logged: dict[tuple[str, str], float] = {}
         self._ended: int | None = None  # the last day whose end was logged
 
@@ -181,10 +187,14 @@ class Judge:
         if not self._opened:
             await self._retry(self._ledger.open)
             self._opened = True
+        if (now := self._monotonic()) >= self._next_refresh:
+            self._next_refresh = now + REFRESH_SECONDS
+            await self._retry(self._ledger.refresh)
         records: Sequence[Record] = ()
         if self._inputs.changed or self._partitions.make_room(self._options.open_bytes):
             records = await self._inputs.fetch()
         else:
+            self._inputs.rest()
             await self._retry.pause(FULL_SECONDS)
         rate = self._ledger.highest_rate(self._options.rate)
         for record in records:

@@ -83,6 +83,11 @@ class Ledger:
                 await self._store.write(day, writer, None)
                 self._book.put(day, writer, None)
 
+    async def refresh(self) -> None:
+        """Read what others have written, for ``state``."""
+        async with self._lock:
+            await self._store.refresh()
+
     async def reserve(self, cost: Cost) -> Hold | Verdict:
         """Reserve a call that costs at most so much; the verdict if it must not be made."""
         async with self._lock:
