@@ -151,7 +151,7 @@ DEAD_LETTERS = {
 JUDGE = {
     "run": (
         "stream_metrics.cli.judge:run",
-        "Grade a random sample of results by a model; without a command, `judge` does this.",
+        "Grade a random sample of results by a model, and write relevance labels.",
     ),
 }
 TOPICS = {

@@ -269,3 +269,16 @@ def test_events_of_a_search_have_the_same_id_and_time_whenever_it_is_judged() ->
         [{"result_id": "1.1", "gain": 3}],
         [{"result_id": "2.1", "gain": 0}],
     ]
+
+
+def test_what_was_erased_is_not_asked_about_when_it_comes_later() -> None:
+    """Its record is held as long as that of a turn."""
+    turns = opened()
+    forget = {"type": "forget", "event_id": "f", "occurred_at": NOON_S + 50, "conversation_id": "c"}
+    add(turns, forget, first=7)
+    add(turns, search({"doc_id": "a", "title": "A"}), first=8)
+    [turn] = due(turns, 3_600)
+    assert turn.work() is None
+    assert turns.offsets() == {("searches", 0): 7}
+    turns.forget_old((NOON_S + 8 + 900) * 1000)
+    assert turns.offsets() == {}

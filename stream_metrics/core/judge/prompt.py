@@ -1,17 +1,17 @@
 """What the model is asked, and how its answer is read.
 
-The prompt is ``data/prompt.txt``. It asks for one grade of one document, after the idea of UMBRELA
-(Upadhyay et al. 2024, arXiv 2406.06519): intent first, then content and trust, then a grade.
+``instructions.py`` asks for one grade of one document, after the idea of UMBRELA (Upadhyay et al.
+2024, arXiv 2406.06519): intent first, then content and trust, then a grade.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
 from typing import Final, NamedTuple
 
-INSTRUCTIONS: Final = (Path(__file__).parent / "data" / "prompt.txt").read_text("utf-8")
+from stream_metrics.core.judge.instructions import INSTRUCTIONS
+
 QUERY_CHARACTERS: Final = 2_000
 """The most that is sent of a question, a query and a title each."""
 MESSAGE_TOKENS: Final = 32

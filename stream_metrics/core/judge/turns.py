@@ -199,6 +199,13 @@ def _has_text(sent: Result) -> bool:
     return bool(_title(sent) or _text(sent.content, sent.snippet))
 
 
+class _Erased(NamedTuple):
+    """The latest ``forget`` of a conversation, and the record that had it."""
+
+    event: Event
+    record: Record
+
+
 class OpenTurns:
     """The turns of the sample in one partition.
 
@@ -213,6 +220,7 @@ class OpenTurns:
         dedup = deduplicator(config.rules, b"")
         self._step = Step(config, lambda _: dedup)
         self._turns: dict[str, dict[int, OpenTurn]] = {}
+        self._erased: dict[str, _Erased] = {}  # for events that are older and come later
         self._changed: dict[OpenTurn, None] = {}  # those that are to be looked at, oldest first
         self._looked_at: dict[OpenTurn, None] = {}
         self.bytes = 0
@@ -239,6 +247,9 @@ class OpenTurns:
             return
         sent = event.payload
         if isinstance(sent, Forget):
+            before = self._erased.get(event.conversation_id)
+            if before is None or before.event.version < event.version:
+                self._erased[event.conversation_id] = _Erased(event, record)
             for turn in list(self._turns.get(event.conversation_id, {}).values()):
                 turn.add(event)
                 if not turn.exists:
@@ -262,6 +273,8 @@ class OpenTurns:
             turn = turns[event.turn] = OpenTurn(event.conversation_id, event.turn, self._step)
             turn.last_ms = record.timestamp_ms or 0
             self._looked_at[turn] = None
+            if (erased := self._erased.get(event.conversation_id)) is not None:
+                turn.add(erased.event)
         turn.offsets.setdefault((record.topic, record.partition), record.offset)
         return turn
 
@@ -290,6 +303,13 @@ class OpenTurns:
         ]
         for turn in old:
             self._drop(turn)
+        before_ms = now_ms - self._times.kept_ms
+        if self._erased:
+            self._erased = {
+                conversation: one
+                for conversation, one in self._erased.items()
+                if (one.record.timestamp_ms or 0) > before_ms
+            }
 
     def make_room(self, most_bytes: int) -> None:
         """Drop turns that were looked at, the oldest first, until the others have so few bytes."""
@@ -305,6 +325,9 @@ class OpenTurns:
         for turn in (*self._changed, *self._looked_at):
             for log, offset in turn.offsets.items():
                 found[log] = min(offset, found.get(log, offset))
+        for _, record in self._erased.values():
+            log = (record.topic, record.partition)
+            found[log] = min(record.offset, found.get(log, record.offset))
         return found
 
     def _drop(self, turn: OpenTurn) -> None:
