@@ -153,6 +153,18 @@ JUDGE = {
         "stream_metrics.cli.judge:run",
         "Grade a random sample of results by a model, and write relevance labels.",
     ),
+    "export-for-people": (
+        "stream_metrics.cli.judge_people:export_for_people",
+        "Write what people need in order to grade a part of the model's sample.",
+    ),
+    "import": (
+        "stream_metrics.cli.judge_people:import_people",
+        "Turn the grades that people gave into relevance labels, and print them.",
+    ),
+    "agreement": (
+        "stream_metrics.cli.judge_agreement:judge_agreement",
+        "Compare the grades that a model and people gave the same results.",
+    ),
 }
 TOPICS = {
     "create": (
