@@ -53,7 +53,8 @@ def judge_agreement(
     Exit code 2 if no result has both.
     """
     settings = load_settings(config)
-    collector = PairCollector(settings.limits.in_force())
+    limits, models = settings.limits.in_force(), settings.labels.model_labellers
+    collector = PairCollector(limits, models)
     for record in keyed_records(sources or [], settings, since, until):
         collector.add(record)
     groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)

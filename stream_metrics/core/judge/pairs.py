@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
-
-import msgspec
 
 from stream_metrics.core.engine.config import DEFAULT_AGENT
 from stream_metrics.core.events.decode import BadRecord, Event, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.wire import RelevanceLabels, SearchIteration
+from stream_metrics.core.metrics.labels import by_model
 
 Source = Literal["human", "model"]
 Version = tuple[int, str, bytes]
 _INLINE: Final[Version] = (-1, "", b"")
 """Gains that came with the results are older than every label event."""
-
-
-class _Signed(msgspec.Struct):
-    source: str | None = None
-
-
-_SOURCE: Final = msgspec.json.Decoder(_Signed)
 
 
 class GradedTwice(NamedTuple):
@@ -55,7 +46,7 @@ class PairCollector:
 
     def __init__(self, limits: Limits, model_labellers: tuple[str, ...] = ()) -> None:
         self._limits = limits
-        self._patterns = tuple(pattern.casefold() for pattern in model_labellers)
+        self._patterns = model_labellers
         self._results: dict[tuple[str, int, str], _Result] = {}
         self._labels: dict[tuple[str, int, str, Source], tuple[Version, int | None]] = {}
         self.labellers: set[str] = set()
@@ -69,8 +60,9 @@ class PairCollector:
         if isinstance(sent, SearchIteration):
             self._search(event, sent)
         elif isinstance(sent, RelevanceLabels):
-            source = self._source(record.value or b"", sent.labeller or "")
-            if source == "model" and sent.labeller:
+            is_model = by_model(sent.source, sent.labeller, self._patterns)
+            source: Source = "model" if is_model else "human"
+            if is_model and sent.labeller:
                 self.labellers.add(sent.labeller)
             for label in sent.labels or ():
                 self._label(event, label.result_id, source, event.version, label.gain)
@@ -93,13 +85,6 @@ class PairCollector:
         key = (event.conversation_id, event.turn, result_id, source)
         if key not in self._labels or self._labels[key][0] < version:
             self._labels[key] = (version, gain)
-
-    def _source(self, value: bytes, labeller: str) -> Source:
-        named = _SOURCE.decode(value).source
-        if named is not None:
-            return "model" if named == "model" else "human"
-        folded = labeller.casefold()
-        return "model" if any(fnmatchcase(folded, one) for one in self._patterns) else "human"
 
     def pairs(self) -> list[GradedTwice]:
         """The results that both have graded and that a search has returned."""

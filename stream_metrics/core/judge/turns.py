@@ -263,7 +263,7 @@ class OpenTurns:
             self._looked_at.pop(turn, None)
             self._changed.pop(turn, None)
             self._changed[turn] = None
-        elif sent.labeller == self._labeller:
+        elif sent.source == "model" and sent.labeller == self._labeller:
             self._turn(event, record).grade(label.result_id for label in sent.labels or ())
 
     def _turn(self, event: Event, record: Record) -> OpenTurn:
