@@ -62,7 +62,10 @@ def prometheus_rule(links: Links = LOCAL) -> str:
 
 
 def _recorded(name: str, records: Iterable[Record]) -> Group:
-    rules = [{"record": record, "expr": expr} for record, expr in records]
+    rules = [
+        {"record": name, "expr": expr, **({"labels": dict(labels)} if labels else {})}
+        for name, expr, labels in records
+    ]
     return {"name": f"stream-metrics.{name}", "rules": rules}
 
 
