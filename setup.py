@@ -24,6 +24,7 @@ MODULES = (
     "stream_metrics/core/engine/codec.py",
     "stream_metrics/core/engine/derive.py",
     "stream_metrics/core/engine/joined.py",
+    "stream_metrics/core/engine/labelling.py",
     "stream_metrics/core/engine/plan.py",
     "stream_metrics/core/engine/ranked.py",
     "stream_metrics/core/engine/registers.py",

@@ -493,6 +493,8 @@ def _labels(search_ids: list[str], iteration: st.SearchStrategy[int]) -> Any:
                 max_size=3,
             ),
             "labeller": st.sampled_from(["llm", None]),
+            "source": st.sampled_from(["model", "human", None]),
+            "sample": st.sampled_from(["random", "chosen", None]),
         },
     )
 

@@ -26,9 +26,9 @@ was good. Other pages have the metrics of [retrieval](metrics-retrieval.md) and 
 - Only iterations with at least one search count. They are numbered i = 1 … N without gaps.
 - Results that are the same document are found by deduplication. The first one is *unique*, the
   others are *duplicates*. A document belongs to the iteration that returned it first.
-- A document's *gain* is the label (0 to 4) of its first occurrence that has one. A document is
-  *good* if its gain is 2 or more (`metrics.good_gain`). An unlabelled document has no gain and is
-  not good.
+- A document's *gain* is the label (0 to 4) of its first occurrence that has one. Labels of a model
+  count where people [gave none](../guides/labels.md#people-and-models). A document is *good* if its
+  gain is 2 or more (`metrics.good_gain`). An unlabelled document has no gain and is not good.
 
 | symbol | meaning |
 |---|---|

@@ -18,6 +18,9 @@ type DigestedLabels<'py> = (
     Bound<'py, PyDict>,   // gains by result
     Bound<'py, PyDict>,   // best routes by search
     Bound<'py, PyDict>,   // by iteration, whether a search was needed
+    Option<Bound<'py, PyString>>, // labeller
+    Option<bool>,         // whether the labels are a model's, if the event says it
+    bool,                 // whether the turn is in the random sample
     Bound<'py, PyTuple>,  // paths of unknown fields
 );
 
@@ -75,6 +78,9 @@ fn digested<'py>(
         results,
         routing,
         gate,
+        event.labeller.as_ref().map(|labeller| PyString::new(py, labeller)),
+        event.by_model,
+        event.random,
         PyTuple::new(py, &event.unknown)?,
     )))
 }

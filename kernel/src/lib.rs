@@ -21,7 +21,7 @@ mod wire;
 mod words;
 
 /// Increased with every change of the interface; see `stream_metrics.core.compiled`.
-const INTERFACE: u32 = 9;
+const INTERFACE: u32 = 10;
 
 #[pymodule]
 fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {

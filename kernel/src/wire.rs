@@ -96,6 +96,11 @@ pub struct RelevanceLabels<'a> {
     pub routing: Vec<(Text<'a>, Option<Text<'a>>)>,
     /// Whether a search was needed in an iteration, by number.
     pub gate: Vec<(i64, Option<bool>)>,
+    pub labeller: Option<Text<'a>>,
+    /// Whether the labels are a model's; None if the event does not say it.
+    pub by_model: Option<bool>,
+    /// Whether the turn belongs to the random sample of the source.
+    pub random: bool,
     /// The paths of fields that the contract does not have, each once.
     pub unknown: Vec<String>,
 }
@@ -110,7 +115,14 @@ impl<'a> RelevanceLabels<'a> {
                 Known::ConversationId => event.conversation_id = tape.text(HANDLE)?,
                 Known::EventId => event.event_id = tape.text(HANDLE)?,
                 Known::Turn => event.turn = tape.integer(1, TURN)?,
-                Known::Labeller => drop(tape.optional(Tape::any_text)?),
+                Known::Labeller => event.labeller = tape.optional(Tape::any_text)?,
+                Known::Source => {
+                    event.by_model = tape.optional(|tape| tape.either("human", "model"))?;
+                }
+                Known::Sample => {
+                    let random = tape.optional(|tape| tape.either("chosen", "random"))?;
+                    event.random = random.unwrap_or(false);
+                }
                 Known::Labels => {
                     event.results = tape.labels(
                         "labels.",

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -35,6 +35,8 @@ from stream_metrics.lab.sources.evaluation_reader import EvaluationReader
 from stream_metrics.live.local.tables import SPANS
 
 LISTED: Final = 100
+Source = Literal["human", "model"]
+Sample = Literal["random", "chosen"]
 
 
 def labels(
@@ -69,6 +71,21 @@ def labels(
             show_default=False,
         ),
     ] = None,
+    source: Annotated[
+        Source | None,
+        typer.Option(
+            help="Who judged. Default: people, unless the worker knows the labeller as a model "
+            "(`labels.model_labellers`).",
+            show_default=False,
+        ),
+    ] = None,
+    sample: Annotated[
+        Sample | None,
+        typer.Option(
+            help="Whether the turns were drawn at random to be judged. Default: chosen.",
+            show_default=False,
+        ),
+    ] = None,
     since: SinceOption = "earliest",
     until: UntilOption = "end",
     limit: Annotated[
@@ -98,7 +115,7 @@ def labels(
     found = _read(scores, settings, since, until, time_us)
     console = stderr_console()
     events, unused, others = Sources(traces, settings, since, until, topic=SPANS).label_events(
-        found.evaluations
+        found.evaluations, source, sample
     )
     unused = [*found.unused, *unused]
     for one in unused[:limit]:

@@ -28,6 +28,7 @@ from stream_metrics.cli.environment import check_environment
 from stream_metrics.clients.kafka.settings import KafkaSettings
 from stream_metrics.core.dedup.tables import published
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.metrics.labels import HUMAN_FIRST
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.core.settings import (
     DedupSettings,
@@ -173,6 +174,8 @@ class Settings(BaseSettings):
             good_gain=self.metrics.good_gain,
             gain_of_document=self.metrics.gain_of_document,
             retrieval=live_metrics(self.metrics.retrieval),
+            labels=self.metrics.labels,
+            model_labellers=self.labels.model_labellers,
             rules=self.dedup.rules(),
             limits=self.limits.in_force(),
         )
@@ -190,14 +193,22 @@ class Settings(BaseSettings):
             "metrics": self._metrics_settings(),
             "state": {"ttl": self.state.ttl, "digest_key": self.key_id()},
             "kafka": self._value_format(),
+            "labels": self._model_labellers(),
         }
         return {f"{part}.{name}": v for part, values in parts.items() for name, v in values.items()}
 
     def _metrics_settings(self) -> dict[str, Any]:
         """Those of ``metrics``, without settings of later releases that are empty."""
         values = self.metrics.model_dump(mode="json", exclude={"turn_scope", "pools"})
+        if values["labels"] == HUMAN_FIRST:
+            del values["labels"]
         added = ("retrieval", "series_windows")
         return {name: value for name, value in values.items() if name not in added or value}
+
+    def _model_labellers(self) -> dict[str, Any]:
+        """Nothing without patterns, as in releases that do not tell models from people."""
+        patterns = self.labels.model_labellers
+        return {"model_labellers": list(patterns)} if patterns else {}
 
     def _value_format(self) -> dict[str, Any]:
         """Nothing for values that are plain JSON, as in releases that read no others."""
@@ -230,7 +241,8 @@ class Settings(BaseSettings):
             "metrics": self._metrics_settings(),
             "ttl": self.state.ttl,
             "key": self.key_id(),
-        } | self._value_format()
+        }
+        parts |= self._value_format() | self._model_labellers()
         text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -235,10 +235,13 @@ class Sources:
                 yield record
 
     def label_events(
-        self, evaluations: Sequence[Evaluation]
+        self,
+        evaluations: Sequence[Evaluation],
+        source: str | None = None,
+        sample: str | None = None,
     ) -> tuple[list[Event], list[UnusedScore], int]:
         """Labels for results in the traces as events, the unused evaluations, and the number of
-        records that are not traces.
+        records that are not traces. All events say ``source`` and ``sample``, if given.
 
         Raises ``UsageError`` and ``InputError``.
         """
@@ -250,7 +253,7 @@ class Sources:
             self._assembler.count(self._traces.counts)
             if not self._traces.counts.payloads:
                 raise UsageError(f"{', '.join(self.names)}: there are no OTLP traces in it")
-            return (*self._traces.label_events(evaluations), others)
+            return (*self._traces.label_events(evaluations, source, sample), others)
 
     def explain(self, explanation: Explanation) -> OtherRecords:
         """Explain the traces; returns what the other records are.

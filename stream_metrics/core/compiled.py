@@ -25,7 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-INTERFACE: Final = 9
+INTERFACE: Final = 10
 """The version of the kernel's interface; a kernel of another version is refused."""
 
 VARIABLE: Final = "STREAM_METRICS_KERNEL"

@@ -30,6 +30,7 @@ from stream_metrics.core.engine.window import (
     without_loops,
 )
 from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.metrics.labels import HUMAN_FIRST, Counting
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.core.telemetry import Options, Row, SpanMapping, mapping
 from stream_metrics.core.telemetry.labels.evaluations import NO_GRADES, Grading
@@ -327,7 +328,11 @@ class OtlpSettings(SettingsTable):
 
 
 class LabelSettings(SettingsTable):
-    """How scores of evaluators become relevance labels."""
+    """How scores of evaluators become relevance labels, and which labellers are models."""
+
+    model_labellers: tuple[str, ...] = Field((), examples=[["judge*", "gpt-*"]])
+    """Case-insensitive patterns for the labellers that are models. Labels by them are a model's
+    where their event has no `source`; all others without a `source` are a person's."""
 
     cutoffs: dict[int, float] = Field({}, examples=[{2: 0.5, 4: 0.9}])
     """The lowest score of each gain from 1 to 4, such as `{2 = 0.5, 4 = 0.9}`; lower scores have
@@ -417,6 +422,9 @@ class MetricSettings(SettingsTable):
     """The smallest gain that makes a result good."""
     gain_of_document: Literal["first", "max"] = "first"
     """Which label counts for a document that was found several times: the first, or the highest."""
+    labels: Counting = HUMAN_FIRST
+    """Whose labels count: a person's where there is one and else the model's (`human_first`), or
+    only those of people (`human`) or of the model (`model`)."""
     turn_scope: Literal["last", "all"] = "last"
     """Whether there is one row for each conversation (its last turn) or one for each turn."""
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)

@@ -17,6 +17,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
+from tests.labels_of_models import with_models
 
 TICK_SECONDS: Final = 0.02
 FEW: Final = 5
@@ -43,7 +44,7 @@ def traffic(seed: int, events: int, conversations: int) -> list[TrafficRecord]:
             redelivered=0.01,
             invalid=0.005,
         )
-        records = list(generate(profile))
+        records = list(with_models(generate(profile)))
         if len(records) >= events:
             return records
         conversations = math.ceil(1.01 * conversations * events / len(records))

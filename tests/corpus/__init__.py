@@ -66,6 +66,8 @@ FULL: dict[str, dict[str, Any]] = {
         "labeller": "judge",
         "routing": [{"search_id": "s1", "optimal": "files"}],
         "gate": [{"iteration": 1, "search_needed": True}],
+        "source": "model",
+        "sample": "random",
     },
     "turn_completed": {
         "type": "turn_completed",

@@ -125,6 +125,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "relevant": _relevant,
     "instant": _instant,
     "decision": lambda v: v in ("search", "skip"),
+    "source": lambda v: v in ("human", "model"),
+    "sample": lambda v: v in ("random", "chosen"),
     "gate": _gate,
     "route": _route,
     "objects": lambda v: v == [],  # no token holds an object with all that is required
@@ -212,7 +214,7 @@ FIELDS: tuple[Field, ...] = (
     *_below(
         _L, (),
         ("labels", "objects", "ok"), ("labeller", "text", "ok"), ("routing", "objects", "ok"),
-        ("gate", "objects", "ok"),
+        ("gate", "objects", "ok"), ("source", "source", "ok"), ("sample", "sample", "ok"),
     ),
     *_below(_L, ("labels", 0), ("result_id", "handle", "no"), ("gain", "gain", "null")),
     *_below(_L, ("routing", 0), ("search_id", "handle", "no"), ("optimal", "text", "null")),

@@ -3,7 +3,8 @@
 ``records.jsonl`` is the input: some conversations, of which every second one has UUIDs for ids, one
 that is forgotten, and one that expires. ``schema-N.json`` is the state partition that a worker
 makes of it which writes schema N, as hexadecimal digits, under the deduplication tables of then
-(``TABLES``). ``tables-N.json`` is that of the oldest schema under tables N.
+(``TABLES``). ``tables-N.json`` is that of the oldest schema under tables N. ``sources.json`` is
+that of ``sources.jsonl``: labels of people and of a model, with random samples.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tests.property.test_partition import once
 
 FOLDER: Final = Path(__file__).parent
 RECORDS: Final = FOLDER / "records.jsonl"
+SOURCES: Final = FOLDER / "sources.jsonl"
 TOPIC: Final = "events"
 TTL_MS: Final = 86_400_000
 KINDS: Final = ("agents", "routes")
@@ -50,9 +52,9 @@ def config(tables: int = TABLES) -> EngineConfig:
     return EngineConfig(rules=DedupRules(types=of_number.types, tables=of_number))
 
 
-def records() -> list[Record]:
+def records(file: Path = RECORDS) -> list[Record]:
     """The input."""
-    lines = RECORDS.read_text(encoding="utf-8").splitlines()
+    lines = file.read_text(encoding="utf-8").splitlines()
     return [
         Record(each["value"].encode(), each["key"].encode(), each["timestamp"], TOPIC, 0, number)
         for number, each in enumerate(map(json.loads, lines))
@@ -95,6 +97,15 @@ async def written(schema: int, tables: int = TABLES) -> MemoryStore:
     return store
 
 
+async def with_sources(schema: int) -> MemoryStore:
+    """The state of a worker that has read ``sources.jsonl``; nothing is expired."""
+    store = MemoryStore()
+    await begin(store, identity(schema), 0)
+    partition = await owner(store, schema, b"owner")
+    await partition.process(records(SOURCES), once)
+    return store
+
+
 async def dump(store: MemoryStore) -> Stored:
     """A partition as it is kept in a file; without minutes of arrival, which are no part of a
     schema: older releases ignore them."""
@@ -127,7 +138,17 @@ async def dump(store: MemoryStore) -> Stored:
 
 async def stored(schema: int) -> MemoryStore:
     """A store with what the file of a schema holds."""
-    found: Stored = json.loads(path(schema).read_text(encoding="utf-8"))
+    return await stored_in(read(path(schema)), schema)
+
+
+def read(file: Path) -> Stored:
+    """What a file holds."""
+    found: Stored = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+async def stored_in(found: Stored, schema: int) -> MemoryStore:
+    """A store with what a file of that schema holds."""
     assert found["schema"] == schema
     return await restored(found, identity(schema))
 

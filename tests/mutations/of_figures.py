@@ -8,6 +8,7 @@ from tests.mutations.mutation import Edit, Mutation
 
 PLAN: Final = "stream_metrics/core/engine/plan.py"
 DERIVE: Final = "stream_metrics/core/engine/derive.py"
+LABELLING: Final = "stream_metrics/core/engine/labelling.py"
 RANKED_SEARCHES: Final = "stream_metrics/core/engine/ranked.py"
 UNITS: Final = "stream_metrics/core/engine/joined.py"
 STATE: Final = "stream_metrics/core/engine/state.py"
@@ -104,8 +105,7 @@ FIGURES: Final = (
             Edit(
                 PLAN,
                 "            if self._supersedes(incumbent, event):\n",
-                "            if register.turn_index == RESULT_LABEL or "
-                "self._supersedes(incumbent, event):\n",
+                "            if register.event_index == 0 or self._supersedes(incumbent, event):\n",
             ),
         ),
         RIVALS,
@@ -118,8 +118,7 @@ FIGURES: Final = (
             Edit(
                 PLAN,
                 "            if self._supersedes(incumbent, event):\n",
-                "            if register.turn_index == GATE_LABEL or "
-                "self._supersedes(incumbent, event):\n",
+                "            if register.event_index == 2 or self._supersedes(incumbent, event):\n",
             ),
         ),
         RIVALS,
@@ -130,7 +129,7 @@ FIGURES: Final = (
         "the gain of the previous label is not removed",
         (
             Edit(
-                DERIVE,
+                LABELLING,
                 "            self._count_gain(iteration, credited, -1)\n",
                 "            pass\n",
             ),
@@ -143,7 +142,7 @@ FIGURES: Final = (
         "a late label does not change the scores of the turn's searches",
         (
             Edit(
-                DERIVE,
+                LABELLING,
                 "        turn.document_gains[document] = label\n        _drop_scores(turn)\n",
                 "        turn.document_gains[document] = label\n",
             ),
@@ -156,7 +155,7 @@ FIGURES: Final = (
         "a label does not change the sums of the turn's other iterations",
         (
             Edit(
-                DERIVE,
+                LABELLING,
                 "        if self._ranked and turn.relevant is None:\n"
                 "            self._touch_all(turn)\n",
                 "",

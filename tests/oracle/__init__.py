@@ -55,6 +55,8 @@ def evaluate(
     keyed: bool = False,
     retrieval: tuple[str, ...] = (),
     tables: int = 3,
+    labels: str = "human_first",
+    model_labellers: tuple[str, ...] = (),
 ) -> Outcome:
     """Evaluate a stream; the order of its records does not matter."""
     options = Options(
@@ -65,6 +67,8 @@ def evaluate(
         retrieval,
         tables >= 2,
         tables >= 3,
+        labels,
+        model_labellers,
     )
     events: list[Event] = []
     invalid: list[tuple[int, str]] = []
@@ -108,10 +112,19 @@ def evaluate(
         "turns": len(rows),
         "iterations": sum(one["n"] for one in rows),
         **{name: sum(one[name] for one in rows) for name in summed},
+        **_by_source(rows),
         **{name: _total(name, rows) for name in LOOPS},
         "orphan_labels": sum(turn.orphan_labels() for turn in rowed),
     }
     return Outcome([canonical(one) for one in rows], invalid, counts, turns, rowed, events)
+
+
+def _by_source(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """The labelled documents of all rows by source; nothing if all are labelled by people."""
+    by_model = sum(one.get("labelled_by", {}).get("model", 0) for one in rows)
+    by_human = sum(one["labelled"] for one in rows) - by_model
+    found = {"human": by_human, "model": by_model}
+    return {"labelled_by": {name: n for name, n in found.items() if n}} if by_model else {}
 
 
 def _total(name: str, rows: list[dict[str, Any]]) -> int | None:

@@ -336,11 +336,16 @@ def _scalar(value: object) -> object:
 
 
 def _relevance_labels(data: dict[str, Any]) -> dict[str, Any]:
-    _str(data, "labeller")
+    labeller = _str(data, "labeller")
     labels, routing, gate = (_list(data, name) for name in ("labels", "routing", "gate"))
     if len(labels) + len(routing) + len(gate) > MAX_LABELS:
         raise Rejected("over_limit")
     body: dict[str, Any] = {"labels": [], "routing": [], "gate": []}
+    for name, values in (("source", ("human", "model")), ("sample", ("random", "chosen"))):
+        body[name] = _str(data, name)
+        if body[name] not in (None, *values):
+            raise Rejected("invalid")
+    body["labeller"] = labeller
     for entry in map(_check_dict, labels):
         gain = _nullable(entry, "gain")
         if gain is not None:

@@ -52,6 +52,7 @@ def row(turn: Turn) -> dict[str, Any]:
         "n": n,
         **totals,
         "unlabelled": unlabelled,
+        **_labelled_by(turn),
         **_loops(turn),
         **final,
         "iterations_for_all_good_results": all_good,
@@ -61,6 +62,11 @@ def row(turn: Turn) -> dict[str, Any]:
         "routing": _routing(turn),
         "reranking": _reranking(turn),
     }
+
+
+def _labelled_by(turn: Turn) -> dict[str, dict[str, int]]:
+    found = turn.labelled_by()
+    return {"labelled_by": found} if "model" in found else {}
 
 
 def _loops(turn: Turn) -> dict[str, int | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from . import ranking as plain
@@ -50,17 +51,24 @@ def _aqwv(ranking: Ranking, k: int) -> float | None:
     return plain.aqwv(ranking.names, binary, k)
 
 
-def scores(turn: Turn, search_id: str, names: tuple[str, ...]) -> dict[str, float]:
-    """The defined scores of a search; none if the turn has no judgements."""
-    ranking = ranking_of(turn, search_id)
+def scores(
+    turn: Turn, search_id: str, names: tuple[str, ...], source: str | None = None
+) -> dict[str, float]:
+    """The defined scores of a search, maybe by one source; none if the turn has no judgements."""
+    ranking = ranking_of(turn, search_id, source=source)
     if ranking is None:
         return {}
     found = {name: METRICS[name](ranking) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def ranking_of(turn: Turn, search_id: str, *, unjudged: bool = False) -> Ranking | None:
-    """The ranking of a search with its judgements; None without any, unless requested."""
+def ranking_of(
+    turn: Turn, search_id: str, *, unjudged: bool = False, source: str | None = None
+) -> Ranking | None:
+    """The ranking of a search with its judgements; None without any, unless requested.
+
+    Labels are those that count, or of one source.
+    """
     relevant = None if turn.completed is None else turn.completed.entry
     if relevant is not None and turn.options.joined_grades:
         return _by_joined_ids(turn, search_id, relevant)
@@ -69,7 +77,8 @@ def ranking_of(turn: Turn, search_id: str, *, unjudged: bool = False) -> Ranking
         truth = {f"doc {doc_id}": float(grade) for doc_id, grade in relevant.items()}
         rel = 1.0
     else:
-        labels = {first: turn.gain_of(first) for first in documents}
+        gain_of = turn.gain_of if source is None else partial(turn.gain_by, source)
+        labels = {first: gain_of(first) for first in documents}
         truth = {f"{first}": float(gain) for first, gain in labels.items() if gain is not None}
         rel = float(turn.options.good_gain)
         if not truth and not unjudged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import fsum, log2
@@ -12,6 +13,7 @@ from .dedup import Placement, Result, Settings, canonical_type, deduplicate
 from .text import normalise
 
 CAP = 100
+SOURCES = ("human", "model")  # in the order in which they count
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class Options:
     retrieval: tuple[str, ...] = ()
     joined_grades: bool = False
     loops: bool = False
+    labels: str = "human_first"
+    model_labellers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Found:
     iteration: int
     rank: int
     holds_handle: bool
-    label: int | None
+    labels: dict[str, int | None]  # by source
     placement: Placement
     kind: str
 
@@ -58,9 +62,10 @@ class Turn:
     number: int
     searches: dict[str, Won]
     gates: dict[int, Won]
-    gain_labels: dict[str, Won]
-    routing_labels: dict[str, Won]
-    gate_labels: dict[int, Won]
+    gain_labels: dict[str, dict[str, Won]]  # of each kind by source
+    routing_labels: dict[str, dict[str, Won]]
+    gate_labels: dict[str, dict[int, Won]]
+    samples: set[str]
     completed: Won | None
     options: Options
     found: list[Found] = field(default_factory=list)
@@ -100,13 +105,25 @@ class Turn:
 
     def needed(self, iteration: int) -> bool | None:
         """The gate label of an iteration."""
-        label = self.gate_labels.get(iteration)
-        return None if label is None else label.entry
+        needed: bool | None = self._counting(
+            {source: won.get(iteration) for source, won in self.gate_labels.items()}
+        )
+        return needed
+
+    def _counting(self, by_source: dict[str, Any]) -> Any:
+        """What counts of what the sources say."""
+        said = {
+            source: one.entry if isinstance(one, Won) else one for source, one in by_source.items()
+        }
+        order = {"human_first": SOURCES}.get(self.options.labels, (self.options.labels,))
+        return next((said[source] for source in order if said[source] is not None), None)
 
     def optimal(self, search_id: str) -> str | None:
         """The routing label of a search."""
-        label = self.routing_labels.get(search_id)
-        return None if label is None else label.entry
+        optimal: str | None = self._counting(
+            {source: won.get(search_id) for source, won in self.routing_labels.items()}
+        )
+        return optimal
 
     # --- documents ---
 
@@ -116,14 +133,31 @@ class Turn:
 
     def gain_of(self, first: int) -> int | None:
         """The gain of the document whose first result this is; None if unlabelled."""
+        gain: int | None = self._counting(
+            {source: self.gain_by(source, first) for source in SOURCES}
+        )
+        return gain
+
+    def gain_by(self, source: str, first: int) -> int | None:
+        """The gain of a document by the labels of one source."""
         labels = [
-            one.label
+            label
             for one in self.found
-            if one.placement.first == first and one.label is not None
+            if one.placement.first == first and (label := one.labels[source]) is not None
         ]
         if not labels:
             return None
         return max(labels) if self.options.gain_of_document == "max" else labels[0]
+
+    def labelled_by(self) -> dict[str, int]:
+        """How many labelled documents have the label of each source, where it counts."""
+        found = dict.fromkeys(SOURCES, 0)
+        for index in range(len(self.found)):
+            if self.is_unique(index) and self.gain_of(index) is not None:
+                by_people = self.gain_by("human", index) is not None
+                source = "human" if by_people and self.options.labels != "model" else "model"
+                found[source] += 1
+        return {source: count for source, count in found.items() if count}
 
     def is_good(self, first: int) -> bool:
         """Whether the document whose first result this is is good."""
@@ -298,7 +332,9 @@ class Turn:
     def orphan_labels(self) -> int:
         """The number of winning result labels that name no result."""
         known = {one.raw["result_id"] for one in self.found}
-        return sum(result_id not in known for result_id in self.gain_labels)
+        return sum(
+            result_id not in known for labels in self.gain_labels.values() for result_id in labels
+        )
 
 
 def ratio(numerator: int, denominator: int) -> float:
@@ -331,7 +367,9 @@ def turns_of(conversation: str, events: list[Event], options: Options) -> list[T
 
 
 def _turn(conversation: str, number: int, events: list[Event], options: Options) -> Turn:
-    turn = Turn(conversation, number, {}, {}, {}, {}, {}, None, options)
+    labels: list[dict[str, dict[Any, Won]]] = [{source: {} for source in SOURCES} for _ in range(3)]
+    gains, routes, gates = labels
+    turn = Turn(conversation, number, {}, {}, gains, routes, gates, set(), None, options)
     for event in sorted(events, key=lambda event: event.order):
         if event.type == "search_iteration":
             searches = [(search["search_id"], search) for search in event.body["searches"]]
@@ -339,13 +377,28 @@ def _turn(conversation: str, number: int, events: list[Event], options: Options)
             if event.body["gate"] is not None:
                 turn.gates[event.body["iteration"]] = Won(event, 0, event.body["gate"])
         elif event.type == "relevance_labels":
-            turn.gain_labels.update(_first_entries(event, event.body["labels"]))
-            turn.routing_labels.update(_first_entries(event, event.body["routing"]))
-            turn.gate_labels.update(_first_entries(event, event.body["gate"]))
+            source = source_of(event, options)
+            turn.gain_labels[source].update(_first_entries(event, event.body["labels"]))
+            turn.routing_labels[source].update(_first_entries(event, event.body["routing"]))
+            turn.gate_labels[source].update(_first_entries(event, event.body["gate"]))
+            if event.body["sample"] == "random":
+                turn.samples.add(source)
         elif event.type == "turn_completed":
             turn.completed = Won(event, 0, event.body["relevant"])
     turn.found = _found(turn, options.dedup)
     return turn
+
+
+def source_of(event: Event, options: Options) -> str:
+    """Whose labels an event has."""
+    if event.body["source"] is not None:
+        return str(event.body["source"])
+    labeller = event.body["labeller"]
+    models = [re.escape(one).replace(r"\*", ".*") for one in options.model_labellers]
+    by_model = labeller is not None and any(
+        re.fullmatch(one, labeller, re.IGNORECASE | re.DOTALL) for one in models
+    )
+    return "model" if by_model else "human"
 
 
 def _first_entries(event: Event, entries: list[tuple[Any, Any]]) -> dict[Any, Won]:
@@ -376,9 +429,11 @@ def _found(turn: Turn, settings: Settings) -> list[Found]:
     for place, raw, placement in zip(ordered, raws, placements, strict=True):
         holds = raw["result_id"] not in handles
         handles.add(raw["result_id"])
-        label = raw["gain"]
-        if holds and raw["result_id"] in turn.gain_labels:
-            label = turn.gain_labels[raw["result_id"]].entry
+        labels: dict[str, int | None] = {"human": raw["gain"], "model": None}
+        if holds:
+            for source, events in turn.gain_labels.items():
+                if raw["result_id"] in events:
+                    labels[source] = events[raw["result_id"]].entry
         found.append(
             Found(
                 raw,
@@ -386,7 +441,7 @@ def _found(turn: Turn, settings: Settings) -> list[Found]:
                 place[0],
                 place[5],
                 holds,
-                label,
+                labels,
                 placement,
                 canonical_type(raw, settings),
             )

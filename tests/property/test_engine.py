@@ -12,6 +12,7 @@ from stream_metrics.core.dedup.tables import DedupRules, published
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.core.events.record import Record
+from stream_metrics.core.metrics.labels import COUNTING
 from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.lab.replay.offline import Replay
 from tests import oracle
@@ -35,6 +36,9 @@ _RIVAL: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
             max_size=3,
         ),
         "optimal": st.sampled_from([*ROUTES, None]),
+        "source": st.sampled_from(["model", "human"]),
+        "labeller": st.sampled_from(["llm-2", "people"]),
+        "sample": st.sampled_from(["random", "chosen"]),
     },
 )
 
@@ -53,6 +57,7 @@ def rival_labels(draw: Draw) -> list[KeyedRecord]:
         event: dict[str, Any] = {"type": "relevance_labels", "occurred_at": START_S + rival["at"]}
         event["gate"] = [{"iteration": 1, "search_needed": rival["needed"]}]
         event["routing"] = [{"search_id": "s1", "optimal": rival.get("optimal")}]
+        event |= {name: rival[name] for name in ("source", "labeller", "sample") if name in rival}
         events.append(event | {"labels": rival.get("labels", [])})
     common = {"conversation_id": "c1", "turn": 1}
     texts = [json.dumps({**e, **common, "event_id": f"e{n}"}) for n, e in enumerate(events)]
@@ -60,6 +65,7 @@ def rival_labels(draw: Draw) -> list[KeyedRecord]:
 
 
 RANKED = EngineConfig(retrieval=live_metrics(METRICS))
+LABELLERS = st.sampled_from([(), ("LLM*",)])
 
 
 def replayed(
@@ -79,11 +85,16 @@ def replayed(
 def agrees(data: st.DataObject, stream: list[KeyedRecord]) -> None:
     """Draw an order of arrival of ``stream``, and compare the engine with the reference."""
     number = data.draw(st.sampled_from([3, 2, 1]), label="dedup.tables")
+    labels = data.draw(st.sampled_from(COUNTING), label="metrics.labels")
+    labellers = data.draw(LABELLERS, label="labels.model_labellers")
     records = [oracle.Record(v, k, t) for k, v, t in stream]
-    expected = oracle.evaluate(records, turn_scope="all", tables=number)
+    expected = oracle.evaluate(
+        records, turn_scope="all", tables=number, labels=labels, model_labellers=labellers
+    )
 
     rules = DedupRules(tables=published()[number])
-    engine = replayed(data.draw(arrivals(stream)), "all", EngineConfig(rules=rules))
+    config = EngineConfig(rules=rules, labels=labels, model_labellers=labellers)
+    engine = replayed(data.draw(arrivals(stream)), "all", config)
 
     rows = engine.rows()
     assert [canonical(row) for row in rows] == expected.rows

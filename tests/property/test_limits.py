@@ -23,7 +23,7 @@ from stream_metrics.core.engine.codec import (
 )
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.plan import waiting_labels
-from stream_metrics.core.engine.registers import BY_CODE
+from stream_metrics.core.engine.registers import BY_CODE, LABEL_TYPES
 from stream_metrics.core.engine.state import SEARCH, Conversation
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
@@ -93,6 +93,8 @@ _LABELS = st.fixed_dictionaries(
         "gate": st.tuples(
             st.fixed_dictionaries({"iteration": _ITERATION, "search_needed": st.booleans()})
         ),
+        "source": st.sampled_from(["model", "human"]),
+        "sample": st.just("random"),
     },
 )
 _COMPLETED = st.fixed_dictionaries(
@@ -174,7 +176,9 @@ def check(conversation: Conversation, limits: Limits) -> None:
     """Limits are kept, items and their events agree, and every event is newer than the forget."""
     turns = conversation.turns.values()
     assert sum(turn.exists for turn in turns) <= limits.turns_per_conversation
-    assert sum(map(waiting_labels, turns)) <= limits.waiting_labels
+    for kind in LABEL_TYPES:
+        waiting = sum(waiting_labels(turn, kind) for turn in turns)
+        assert waiting <= limits.waiting_labels
     for turn in turns:
         assert len(turn.result_searches) == turn.results <= limits.results_per_turn
         assert len(turn.winners[SEARCH]) <= limits.searches_per_turn
@@ -210,11 +214,13 @@ def test_a_replay_counts_what_the_reference_has_besides(
     lost: list[list[oracle.Won]] = [[], [], []]
     held = {turn.number: turn for each in engine.conversations() for turn in each.turns.values()}
     for turn in oracle.evaluate(given_records).turns:
-        labels = (turn.gain_labels, turn.routing_labels, turn.gate_labels)
+        kinds: tuple[Any, ...] = (turn.gain_labels, turn.routing_labels, turn.gate_labels)
         own = held.get(turn.number)
-        registers: list[dict[Any, oracle.Won]] = [turn.searches, turn.gates]
-        registers += labels if own is not None and own.exists else ()
-        for at, register in enumerate(registers):
+        registers: dict[int, dict[Any, oracle.Won]] = {0: turn.searches, 1: turn.gates}
+        if own is not None and own.exists:
+            registers |= {2 + at: by_source["human"] for at, by_source in enumerate(kinds)}
+            registers |= {6 + at: by_source["model"] for at, by_source in enumerate(kinds)}
+        for at, register in registers.items():
             winners = {} if own is None else own.winners[at]
             lost[min(at, 2)] += [
                 won

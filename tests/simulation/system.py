@@ -44,6 +44,7 @@ from stream_metrics.live.worker.source import Source
 from stream_metrics.live.worker.surroundings import Surroundings
 from tests import oracle
 from tests.faulty import Bug, BuggyDeduplicators
+from tests.labels_of_models import with_models
 from tests.simulation.brokers import Brokers, Commits, ScriptedCluster, ScriptedConsumer
 from tests.simulation.faults import Died, Fault, FaultInjector, Kind
 from tests.simulation.sources import ScriptedSource
@@ -102,7 +103,7 @@ def traffic(seed: int) -> tuple[TrafficRecord, ...]:
         redelivered=0.05,
         invalid=0.05,
     )
-    records = tuple(generate(profile))
+    records = tuple(with_models(generate(profile)))
     first: dict[bytes | None, int] = {}
     for record in records:
         age_ms = record.timestamp_ms - first.setdefault(record.key, record.timestamp_ms)

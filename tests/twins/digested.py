@@ -15,7 +15,12 @@ from stream_metrics.core.dedup.deduplicator import Deduplicator, PlainDeduplicat
 from stream_metrics.core.dedup.digests import KNOWN_NAMES
 from stream_metrics.core.dedup.tables import newest
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder, digest_event
-from stream_metrics.core.engine.registers import LONGEST_ROUTE, RELEVANCE_LABELS, SEARCH_ITERATION
+from stream_metrics.core.engine.registers import (
+    LONGEST_ROUTE,
+    MODEL_LABELS,
+    RELEVANCE_LABELS,
+    SEARCH_ITERATION,
+)
 from stream_metrics.core.events import BadRecord, Limits
 from stream_metrics.core.events.decode import decode_slow
 from stream_metrics.core.events.foreign import with_form
@@ -32,6 +37,7 @@ LIMITS = Limits()
 KEY_ID = "a key's name"
 Dedups = tuple[Deduplicator, Deduplicator]
 ANY_PAIR = st.sampled_from(PAIRS)
+MODELS = ("Judge*",)
 FREQUENT = ("search_iteration", "relevance_labels")
 
 
@@ -62,8 +68,10 @@ def both(
     if isinstance(event, BadRecord):
         slow: DigestedEvent | BadRecord = with_form(event, value)
     else:
-        slow = digest_event(event, plain, KEY_ID, newest())
-    decoder = RecordDecoder(compiled, KEY_ID, newest(), limits, require_key=require_key)
+        slow = digest_event(event, plain, KEY_ID, newest(), MODELS)
+    decoder = RecordDecoder(
+        compiled, KEY_ID, newest(), limits, require_key=require_key, model_labellers=MODELS
+    )
     fast = None if value is None else decoder.decode_fast(value, key, timestamp_ms)
     whole = decoder.decode(value, key=key, timestamp_ms=timestamp_ms)
     assert seen(whole, compiled) == seen(slow, plain)
@@ -91,7 +99,8 @@ def run_refused(pair: Dedups, *record: Any) -> Iterator[Pair]:
 def run_frequent(pair: Dedups, *record: Any) -> Iterator[Pair]:
     """The same; the kernel handles valid searches and labels, and nothing else."""
     fast, slow = both(pair, *record)
-    frequent = isinstance(slow, DigestedEvent) and slow.kind in (SEARCH_ITERATION, RELEVANCE_LABELS)
+    kinds = (SEARCH_ITERATION, RELEVANCE_LABELS, MODEL_LABELS)
+    frequent = isinstance(slow, DigestedEvent) and slow.kind in kinds
     assert (fast is not None) == frequent
     yield (None if fast is None else seen(fast, pair[0])), seen(slow, pair[1])
 
@@ -274,7 +283,9 @@ LABELS = st.fixed_dictionaries(
     },
     optional={
         "turn": _COUNTS,
-        "labeller": st.none() | TEXTS | st.just(1),
+        "labeller": st.none() | TEXTS | st.sampled_from([1, "judge-v3"]),
+        "source": st.sampled_from([None, "human", "model", "person", 1]),
+        "sample": st.sampled_from([None, "random", "chosen", "all", True]),
         "version": st.sampled_from([None, 1, 2, "1"]),
         "extra": SCALARS,
     },
@@ -423,6 +434,9 @@ _CERTAIN = [
     (raw("relevance_labels", x="search_iteration"), True),
     (raw("relevance_labels", labels=None, routing=None, gate=None, labeller=None), True),
     (raw("relevance_labels", labels=[{"result_id": "r", "gain": n} for n in (1, 2)]), False),
+    *((raw("relevance_labels", source=source), True) for source in ("human", "model", None)),
+    *((raw("relevance_labels", sample=sample), True) for sample in ("random", "chosen", None)),
+    (raw("relevance_labels", source=None, labeller="judge"), True),
     (raw("turn_completed"), False),
     (raw("forget"), False),
 ]  # fmt: skip

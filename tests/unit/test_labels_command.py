@@ -163,6 +163,21 @@ def test_annotations_of_phoenix_label_the_documents_of_the_program(
     assert {event["labeller"] for event in done.events} == {"document_relevance"}
 
 
+def test_options_say_who_judged_and_whether_turns_were_drawn(tmp_path: Path) -> None:
+    """Without them events are what they were; with them they are others, by their ids as well."""
+    traces = unpacked(tmp_path, "langchain-openinference-graph")
+    plain = joined(DATA / "phoenix.csv", traces, *TIME)
+
+    given = joined(DATA / "phoenix.csv", traces, *TIME, "--source", "model", "--sample", "random")
+
+    assert all(not event.keys() & {"source", "sample"} for event in plain.events)
+    assert {(event["source"], event["sample"]) for event in given.events} == {("model", "random")}
+    assert given.gains == plain.gains
+    ids = [{event["event_id"] for event in done.events} for done in (plain, given)]
+    assert len(ids[0]) == len(ids[1]) == len(given.events)
+    assert not ids[0] & ids[1]
+
+
 @pytest.mark.parametrize("form", ["jsonl", "pb"])
 def test_log_records_without_a_document_are_refused(otel: Path, form: str) -> None:
     """Each captured one is about a search with three documents and does not say which."""

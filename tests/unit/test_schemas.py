@@ -27,6 +27,7 @@ from stream_metrics.live.readers.audit import AuditOptions, audit
 from stream_metrics.live.readers.export import export_state
 from stream_metrics.live.worker.ownership.identity import OtherIdentity, check_identity
 from tests.golden import (
+    SOURCES,
     TABLES,
     TOPIC,
     config,
@@ -34,12 +35,17 @@ from tests.golden import (
     identity,
     owner,
     path,
+    read,
     records,
     stored,
+    stored_in,
+    with_sources,
     written,
 )
 from tests.property.test_partition import once
 from tests.unit.test_audit import never
+
+STATE_WITH_SOURCES = SOURCES.with_suffix(".json")
 
 
 async def shown(store: MemoryStore) -> tuple[list[str], str]:
@@ -124,11 +130,48 @@ async def test_short_ids_make_the_state_smaller() -> None:
     assert sizes[1] < sizes[0] * 2 / 3
 
 
+async def test_labels_by_source_are_still_written_byte_for_byte() -> None:
+    """The same input gives the bytes of the file; a difference needs a new schema."""
+    expected = read(STATE_WITH_SOURCES)
+
+    assert unordered(await dump(await with_sources(1))) == unordered(expected)
+
+
+async def test_labels_by_source_are_still_read() -> None:
+    """The file gives the rows and windows of its input, and goes on as the input does."""
+    stores = await stored_in(read(STATE_WITH_SOURCES), 1), await with_sources(2)
+    later = [
+        structs.replace(r, offset=r.offset + 1_000, value=_after(r.value))
+        for r in records(SOURCES)
+        if r.value and b'"forget"' not in r.value
+    ]
+
+    first = [await shown(store) for store in stores]
+    for store in stores:
+        partition = await owner(store, 1, b"next")
+        await partition.process(later, once)
+
+    assert first[0] == first[1]
+    assert await shown(stores[0]) == await shown(stores[1])
+    assert first[0] != await shown(stores[0])
+
+
+async def test_only_conversations_with_sources_have_the_third_schema() -> None:
+    """An earlier release reads all others, and says of these that a later one wrote them."""
+    store = await with_sources(1)
+
+    schemas = {}
+    async for _, parts in store.conversations(0):
+        header = stored_header(parts.hot)
+        schemas[header.conversation_id] = header.schema
+    assert schemas == {"both": 3, "drawn": 3, "people": 1, "forgotten": 2, "waiting": 3}
+
+
 def test_a_conversation_of_a_later_schema_is_refused() -> None:
     """It is refused before it is decoded, and the error says which schemas can be read."""
-    header = msgspec.msgpack.encode((3, "c", "k", None))
+    header = msgspec.msgpack.encode((4, "c", "k", None))
 
-    with pytest.raises(UnknownSchema, match="schema 3; this release reads 1 and 2"):
+    with pytest.raises(UnknownSchema, match="schema 4; this release reads 1, 2 and 3"):
         stored_header({b"c": header})
 
 

@@ -13,6 +13,7 @@ from tests.helpers import examples
 from tests.oracle import Event, Outcome, Record, Turn, evaluate
 from tests.oracle.dedup import NAMED_TYPES, Settings, url_parts
 from tests.oracle.retrieval import METRICS, scores
+from tests.oracle.turns import SOURCES
 from tests.strategies import INVALID, KeyedRecord, arrivals, streams
 
 SAMPLE = 700
@@ -34,7 +35,7 @@ def _turn_features(turn: Turn) -> set[str]:
         seen |= {"contradiction"} if placement.contradicted else set()
         if placement.contradicted and verdict is not None:
             seen.add("contradiction, then joined another")
-        if one.raw["gain"] is not None and one.label is None:
+        if one.raw["gain"] is not None and one.labels["human"] is None:
             seen.add("withdrawn label over inline gain")
         if not one.holds_handle:
             seen.add("handle conflict")
@@ -54,10 +55,15 @@ def _turn_features(turn: Turn) -> set[str]:
             if any(each.route != here.route for each in same):
                 seen.add("routes that differ")
         first = found[placement.first]
-        if first.label is None and one.label is not None:
-            seen.add("inherited label")
-        if first.label is not None and one.label not in (None, first.label):
-            seen.add("label conflict")
+        for source in SOURCES:
+            own, other = first.labels[source], one.labels[source]
+            if own is None and other is not None:
+                seen.add(f"inherited {source} label")
+            if own is not None and other not in (None, own):
+                seen.add(f"{source} label conflict")
+        by_source = {turn.gain_by(source, placement.first) for source in SOURCES}
+        if None not in by_source and len(by_source) > 1:
+            seen.add("sources that differ")
     counted = turn.counted()
     if counted and counted != list(range(counted[0], counted[0] + len(counted))):
         seen.add("gap in iterations")
@@ -84,6 +90,7 @@ def _turn_features(turn: Turn) -> set[str]:
             seen |= {"rerank better"} if pair[0] > pair[1] else set()
     value, basis = turn.all_good()
     seen.add(f"all good {basis} {'none' if value is None else 'capped' if value == 100 else ''}")
+    seen |= {f"{source} sample" for source in turn.samples}
     if turn.orphan_labels():
         seen.add("orphan label")
     return seen
@@ -182,7 +189,10 @@ EXPECTED = sorted(
         *(f"refused {name}" for name in ("segment", "fields", "inconclusive")),
         *(f"duplicate {name}" for name in (*NAMED_TYPES, "other")),
         *("contradiction", "contradiction, then joined another"),
-        *("withdrawn label over inline gain", "inherited label", "label conflict", "orphan label"),
+        *("withdrawn label over inline gain", "orphan label", "sources that differ"),
+        *(f"inherited {source} label" for source in SOURCES),
+        *(f"{source} label conflict" for source in SOURCES),
+        *(f"{source} sample" for source in SOURCES),
         *("handle conflict", "handle conflict within a search", "absent url"),
         *("route in a fragment", "gap in iterations", "gate without search", "gate conflict"),
         *(f"gate {one} {needed}" for one in ("search", "skip") for needed in (True, False, None)),

@@ -89,8 +89,8 @@ class _Number(_FieldType):
 
 
 class _Choice(_FieldType):
-    def __init__(self, *values: str) -> None:
-        super().__init__("str", str)
+    def __init__(self, *values: str, null: bool = False) -> None:
+        super().__init__("str", str, null=null)
         self.values = values
 
     def value_problem(self, value: Any, place: str, limits: Limits) -> str | None:
@@ -225,6 +225,8 @@ EVENTS: Final = {
                     {},
                 )
             ),
+            "source": _Choice("human", "model", null=True),
+            "sample": _Choice("random", "chosen", null=True),
         },
     ),
     "turn_completed": _Struct(

@@ -167,6 +167,8 @@ class _Recorder:
         routing: Mapping[str, str | None] | None = None,
         gate: Mapping[int, bool | None] | None = None,
         labeller: str | None = None,
+        source: str | None = None,
+        sample: str | None = None,
     ) -> None:
         """Label a turn, before or after its searches; None withdraws a label.
 
@@ -177,6 +179,10 @@ class _Recorder:
             routing: The best route of each search, by `search_id`.
             gate: Whether a search was needed, by iteration.
             labeller: Who labelled the turn.
+            source: `human` or `model`. By default the labels are a person's, unless the worker
+                knows `labeller` as a model. A label of a model never replaces a person's.
+            sample: `random` if the turn was drawn at random to be labelled, also if there is
+                nothing to label in it; by default `chosen`.
         """
         self._record("relevance_labels", conversation_id, turn, lambda: {
             "labels": [{"result_id": text_id(one), "gain": as_int(gain)}
@@ -186,6 +192,8 @@ class _Recorder:
             "gate": [{"iteration": as_int(one), "search_needed": needed}
                      for one, needed in (gate or {}).items()],
             "labeller": labeller,
+            "source": source,
+            "sample": sample,
         })  # fmt: skip
 
     def forget(self, conversation_id: str) -> None:

@@ -183,6 +183,16 @@ impl<'a> Tape<'a> {
         self.text(HANDLE)
     }
 
+    /// Whether a text is the second of two, which are all that it may be.
+    pub fn either(&mut self, first: &str, second: &str) -> Option<bool> {
+        let text = self.any_text()?;
+        match &*text {
+            text if text == first => Some(false),
+            text if text == second => Some(true),
+            _ => None,
+        }
+    }
+
     pub fn truth(&mut self) -> Option<bool> {
         match self.next()? {
             Token::Truth { truth, .. } => Some(truth),

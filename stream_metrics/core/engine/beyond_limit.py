@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from stream_metrics.core.engine.changes import Refused
 from stream_metrics.core.engine.row import shown_turns
-from stream_metrics.core.engine.state import END, GATE, SEARCH, Conversation
+from stream_metrics.core.engine.state import END, GATE, SAMPLE, SEARCH, Conversation
 
 
 class BeyondLimit(NamedTuple):
@@ -123,7 +123,7 @@ def beyond_limit(
             results += item.results
         elif item.register == GATE:
             decisions += 1
-        elif item.register != END:
+        elif item.register not in (END, SAMPLE):
             labels += 1
     return BeyondLimit(len(turns), searches, results, decisions, labels)
 

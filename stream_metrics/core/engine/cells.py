@@ -365,6 +365,7 @@ def add_iteration(totals: TurnTotals, iteration: Iteration) -> None:
     totals.add(
         iteration.results, iteration.unique, iteration.good, iteration.labelled, iteration.gain
     )
+    totals.by_model += iteration.by_model
     totals.add_searches(
         len(iteration.searches), iteration.queried, iteration.repeated, iteration.empty
     )

@@ -23,6 +23,12 @@ schema 1
 schema 2
     ids that are UUIDs in canonical form (36 lower-case characters) are stored as 16 bytes
 
+schema 3
+    of a conversation that has labels of a model or is in a random sample, whatever schema is
+    written; its other parts are those of schemas 1 and 2. Labels of a model are events of type 4,
+    with the parts of type 2. Labels that put their turn into the random sample of their source
+    have a further part, true
+
 All schemas can be read, and one conversation may mix parts of several, because each part shows its
 own schema. The header names the latest schema that any part may have, so that a release without
 that schema refuses the conversation.
@@ -50,6 +56,7 @@ from stream_metrics.core.engine.registers import (
     unpack_id,
 )
 from stream_metrics.core.engine.state import (
+    SCHEMA_WITH_SOURCES,
     UNKNOWN_QUERY,
     Conversation,
     DamagedState,
@@ -60,6 +67,9 @@ from stream_metrics.core.engine.state import (
 )
 
 SCHEMAS: Final = (1, 2)
+"""The schemas in which state can be written."""
+READABLE: Final = (*SCHEMAS, SCHEMA_WITH_SOURCES)
+"""Those that a conversation may have."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -79,7 +89,7 @@ def _event_decoder(kind: EventType, *more: Any) -> msgspec.msgpack.Decoder[Any]:
             (
                 int, Number, int, Id,
                 *((Number, str, str | None) if kind.in_iteration else ()),
-                *(register.stored for register in kind.registers),
+                *(register.stored for register in kind.registers[: 3 if kind.labels else None]),
                 *more,
             )
         )
@@ -88,9 +98,12 @@ def _event_decoder(kind: EventType, *more: Any) -> msgspec.msgpack.Decoder[Any]:
 
 _EVENTS: Final = {kind.code: _event_decoder(kind) for kind in EVENT_TYPES}
 _WITH_QUERIES: Final = _event_decoder(SEARCH_ITERATION, bytes | None)
+_WITH_SAMPLE: Final = {kind.code: _event_decoder(kind, bool) for kind in EVENT_TYPES if kind.labels}
 # The first bytes of arrays: a search iteration with the digests of its queries, which has ten
-# elements instead of nine, and a turn's header with what was left out, which has five.
+# elements instead of nine, labels that put their turn into a random sample, which have eight
+# instead of seven, and a turn's header with what was left out, which has five.
 _QUERIES_MARK: Final = bytes((0x9A, SEARCH_ITERATION.code))
+_SAMPLE_MARK: Final = b"\x98"
 _LEFT_OUT_MARK: Final = b"\x95"
 _DOC_IDS: Final = msgspec.msgpack.Decoder(_DocIds)
 _SUMS: Final = msgspec.msgpack.Decoder(dict[str, int])
@@ -121,7 +134,7 @@ def encode_changes(
     if changes.header or schema > conversation.schema or forgotten is not None:
         tombstone = forgotten is not None and not conversation.turns
         name = "" if tombstone else conversation.conversation_id
-        latest = max(schema, conversation.schema)
+        latest = _latest_schema(conversation, schema)
         hot[_HEADER] = _ENCODER.encode((latest, name, conversation.key_id, forgotten))
     for number in changes.turns:
         hot[turn_field(number)] = _encode_turn(conversation.turns.get(number))
@@ -135,6 +148,17 @@ def encode_changes(
     for digest in changes.fingerprinted:
         fingerprints[digest] = _encode_fingerprints(conversation.events[digest], dedup)
     return hot, fingerprints
+
+
+def _latest_schema(conversation: Conversation, schema: int) -> int:
+    """The latest schema that any part of a conversation may have, written in ``schema``."""
+    if conversation.schema != SCHEMA_WITH_SOURCES:
+        return max(schema, conversation.schema)
+    for event in conversation.events.values():
+        kind = BY_CODE[event.kind]
+        if kind.by_model or (kind.labels and event.items[3]):
+            return SCHEMA_WITH_SOURCES
+    return SCHEMAS[-1] if conversation.events else schema
 
 
 def encode_stub(schema: int) -> Parts:
@@ -161,9 +185,11 @@ def _encode_event(event: WinningEvent, schema: int) -> bytes:
     parts: list[Any] = [event.kind, event.turn, event.occurred_us, event_id]
     if kind.in_iteration:
         parts += (event.iteration, event.agent, event.release)
+    registers = kind.registers
+    if kind.labels and not event.items[3]:
+        registers = registers[:3]
     parts += [
-        register.pack(event, event.items[register.event_index], short)
-        for register in kind.registers
+        register.pack(event, event.items[register.event_index], short) for register in registers
     ]
     if kind.in_iteration:
         searches = event.searches
@@ -265,17 +291,23 @@ _Header = TypeVar("_Header", _Head, list[Any])
 
 
 def _known_schema(header: _Header) -> _Header:
-    if header[0] not in SCHEMAS:
+    if header[0] not in READABLE:
         raise UnknownSchema(
-            f"a conversation is stored by schema {header[0]}; this release reads {schemas_text()}. "
+            f"a conversation is stored by schema {header[0]}; this release reads "
+            f"{schemas_text(READABLE)}. "
             "Use the release that wrote it, or a later one"
         )
     return header
 
 
-def schemas_text() -> str:
-    """The schemas that this release reads, as text."""
-    return " and ".join(map(str, SCHEMAS))
+def schemas_text(schemas: Sequence[int] = SCHEMAS) -> str:
+    """Schemas as text.
+
+    >>> schemas_text(), schemas_text((1, 2, 3))
+    ('1 and 2', '1, 2 and 3')
+    """
+    *others, last = map(str, schemas)
+    return f"{', '.join(others)} and {last}"
 
 
 def _turn(conversation: Conversation, number: int) -> Turn:
@@ -293,6 +325,8 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
     with_queries = value[:2] == _QUERIES_MARK
     if with_queries:
         decoder = _WITH_QUERIES
+    elif value[:1] == _SAMPLE_MARK:
+        decoder = _WITH_SAMPLE.get(mark[0], decoder)
     stored = _read(decoder, value, "an event")
     kind, number, first = BY_CODE[stored[0]], stored[1], 4
     event = WinningEvent(kind.code, number, (stored[2], unpack_id(stored[3]), digest), ())
@@ -302,7 +336,8 @@ def _decode_event(conversation: Conversation, digest: bytes, value: bytes) -> No
     turn = _turn(conversation, number)
     items: list[Items] = []
     for register in kind.registers:
-        entries = register.unpack(event, stored[first + register.event_index])
+        at = first + register.event_index
+        entries = register.unpack(event, stored[at]) if at < len(stored) else {}
         winners = turn.winners[register.turn_index]
         for key in entries:
             winners[key] = event

@@ -7,6 +7,7 @@ from typing import Final
 
 from stream_metrics.core.dedup.tables import DedupRules
 from stream_metrics.core.events.limits import Limits
+from stream_metrics.core.metrics.labels import HUMAN_FIRST, Counting
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 
 OTHER: Final = "other"
@@ -26,7 +27,8 @@ class EngineConfig:
     document with several results, ``first`` (that of the first labelled result) or ``max``.
     ``settled_percent``: the lowest percentage of labelled documents of a settled iteration.
     ``dimension``: whether windows are by ``agent`` or by ``release``. ``retrieval``: the ranked
-    metrics to sum over searches.
+    metrics to sum over searches. ``labels``: whose labels count (``metrics.labels.Counting``).
+    ``model_labellers``: patterns for the labellers that are models.
     """
 
     good_gain: int = 2
@@ -34,6 +36,8 @@ class EngineConfig:
     settled_percent: int = 90
     dimension: str = "agent"
     retrieval: tuple[RankedMetric, ...] = ()
+    labels: Counting = HUMAN_FIRST
+    model_labellers: tuple[str, ...] = ()
     rules: DedupRules = field(default_factory=DedupRules)
     limits: Limits = field(default_factory=Limits)
 

@@ -12,9 +12,10 @@ from operator import ne
 from typing import Final
 
 from stream_metrics.core.dedup.deduplicator import Deduplicator
-from stream_metrics.core.engine.cells import iteration_cell, turn_cell
+from stream_metrics.core.engine.cells import turn_cell
 from stream_metrics.core.engine.changes import Changes, Observations
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.labelling import Labelling
 from stream_metrics.core.engine.plan import TurnPlan
 from stream_metrics.core.engine.ranked import (
     doc_ids_of,
@@ -22,14 +23,17 @@ from stream_metrics.core.engine.ranked import (
     units_of,
     until_all_relevant,
 )
-from stream_metrics.core.engine.registers import RELEVANCE_LABELS, SEARCH_ITERATION, TURN_COMPLETED
+from stream_metrics.core.engine.registers import (
+    MODEL_LABELS,
+    RELEVANCE_LABELS,
+    SEARCH_ITERATION,
+    TURN_COMPLETED,
+)
 from stream_metrics.core.engine.state import (
     END,
     GATE,
-    GATE_LABEL,
+    MODEL_RESULT_LABEL,
     RESULT_LABEL,
-    ROUTE_LABEL,
-    SEARCH,
     WHOLE_TURN,
     Cell,
     DamagedState,
@@ -39,33 +43,25 @@ from stream_metrics.core.engine.state import (
     WinningEvent,
 )
 
-# The index of the first labelled result in a document's label counts, after the counts by label.
-FIRST: Final = 5
-
 _SEARCH_ITERATION: Final = SEARCH_ITERATION.code
 _RELEVANCE_LABELS: Final = RELEVANCE_LABELS.code
+_MODEL_LABELS: Final = MODEL_LABELS.code
 _TURN_COMPLETED: Final = TURN_COMPLETED.code
 
 
-class Derivation:
+class Derivation(Labelling):
     """Derives the turns of one conversation from their registers.
 
-    ``before`` has the former cells of the iterations that the last ``apply`` changed, None for new
-    iterations; ``before_turn`` is the former cell of the turn.
+    ``before_turn`` is the cell of the turn before the last ``apply``.
     """
 
     def __init__(
         self, config: EngineConfig, dedup: Deduplicator, observed: Observations, changes: Changes
     ) -> None:
-        self.before: dict[int, Cell | None] = {}
+        super().__init__(config, observed)
         self.before_turn: Cell | None = None
-        self._config = config
         self._dedup = dedup
-        self._observed = observed
         self._changes = changes
-        self._by_max = config.gain_of_document == "max"
-        self._good_gain = config.good_gain
-        self._ranked = bool(config.retrieval)
         self._joined = config.rules.tables.joined_grades
 
     # -- a batch --------------------------------------------------------------------------------
@@ -79,6 +75,7 @@ class Derivation:
             turn.index = self._dedup.index()
         searching: list[WinningEvent] = []
         labelling: list[WinningEvent] = []
+        judging: list[WinningEvent] = []
         ended, had_results = plan.anew, bool(turn.result_searches)
         for event in plan.events:
             if event.kind == _SEARCH_ITERATION:
@@ -87,6 +84,8 @@ class Derivation:
                 labelling.append(event)
             elif event.kind == _TURN_COMPLETED:
                 ended = True
+            elif event.kind == _MODEL_LABELS:
+                judging.append(event)
         if ended:
             self._apply_end(turn)
         new = _in_order([search for event in searching for search in event.searches])
@@ -94,20 +93,21 @@ class Derivation:
         if anew:
             self._derive_anew(turn)
         else:
+            self._separate_labels(turn)
             for event in searching:
                 self._apply_gate(turn, event)
             for search in new:
                 self._append(turn, search)
         for event in labelling:
-            _, routes, gates = event.items
-            if event.items[0]:
-                self._apply_labels(turn, event)
-            if routes:
-                self._apply_route_labels(turn, routes)
-            if gates:
-                self._apply_gate_labels(turn, gates)
+            self._apply_labels(turn, turn.human, event)
+        for event in judging:
+            assert turn.model is not None or not event.items[0]
+            self._apply_labels(turn, turn.model or turn.human, event)
         if new:
-            self._observe_new(turn, new, labelling, plan.replaced)
+            self._observe_new(turn, new)
+            self._observe_waited(turn, new, RESULT_LABEL, labelling, plan.replaced)
+            if turn.winners[MODEL_RESULT_LABEL]:
+                self._observe_waited(turn, new, MODEL_RESULT_LABEL, judging, plan.replaced)
         if has_fingerprints and (new or anew or ended):
             qrels = until_all_relevant(turn, self._good_gain, joined=self._joined)
             if qrels != turn.qrels:
@@ -133,62 +133,10 @@ class Derivation:
             if iteration.searches and decision == "skip":
                 self._observed.counts["gate_conflicts"] += 1
 
-    def _apply_route_labels(self, turn: Turn, routes: dict[str, str | None]) -> None:
-        for search_id, optimal in routes.items():
-            holder = turn.winners[SEARCH].get(search_id)
-            if holder is not None:
-                search: Search = holder.items[0][search_id]
-                self._touch(turn, turn.iterations[search.iteration])
-                search.optimal = optimal
-                if search.route is None:
-                    self._observed.counts["routing_labels_unrouted"] += 1
-
-    def _apply_gate_labels(self, turn: Turn, gates: dict[int, bool | None]) -> None:
-        for number, needed in gates.items():
-            iteration = turn.iterations.get(number)
-            if iteration is not None:
-                self._touch(turn, iteration)
-                iteration.needed = needed
-
-    def _apply_labels(self, turn: Turn, event: WinningEvent) -> None:
-        """Apply the result labels of an event."""
-        labels: dict[str, int | None] = event.items[0]
-        handles, holders, held = turn.handles, turn.result_searches, turn.result_labels
-        waiting = since_us = times = 0
-        for result_id, gain in labels.items():
-            position = handles.get(result_id)
-            if position is None:
-                waiting += 1
-                continue
-            found_us = holders[position].occurred_us
-            if found_us != since_us:
-                self._note_delay(event.occurred_us - since_us, times)
-                since_us, times = found_us, 0
-            times += 1
-            if held[position] != gain:
-                document = turn.documents[position]
-                before = labels_conflict(turn, document)
-                self._relabel(turn, position, gain)
-                if not before and labels_conflict(turn, document):
-                    self._observed.counts["label_conflicts"] += 1
-        self._note_delay(event.occurred_us - since_us, times)
-        if waiting:
-            self._observed.counts["labels_waiting"] += waiting
-
-    def _note_delay(self, delay_us: int, times: int) -> None:
-        if times:
-            delays = self._observed.label_delays_us
-            delays[delay_us] = delays.get(delay_us, 0) + times
-
-    def _observe_new(
-        self, turn: Turn, new: list[Search], labelling: list[WinningEvent], replaced: set[str]
-    ) -> None:
-        """Count labels that arrived before new searches, and contradictions in these searches."""
-        counts, handles, found = self._observed.counts, turn.handles, 0
-        winners = turn.winners[RESULT_LABEL]
+    def _observe_new(self, turn: Turn, new: list[Search]) -> None:
+        """Count contradictions in new searches."""
+        counts, handles = self._observed.counts, turn.handles
         conflicts = len(handles) < len(turn.result_searches)
-        waited = len(winners) > sum([len(event.items[0]) for event in labelling])
-        now = {event.digest for event in labelling}
         for search in new:
             if conflicts:
                 held = map(handles.__getitem__, search.result_ids)
@@ -197,15 +145,30 @@ class Derivation:
                     counts["result_id_conflicts"] += twice
             if turn.iterations[search.iteration].explicit == "skip":
                 counts["gate_conflicts"] += 1
-            if not waited or search.search_id in replaced:
+
+    def _observe_waited(
+        self,
+        turn: Turn,
+        new: list[Search],
+        register: int,
+        labelling: list[WinningEvent],
+        replaced: set[str],
+    ) -> None:
+        """Count the labels of a source that arrived before new searches."""
+        winners = turn.winners[register]
+        if len(winners) <= sum([len(event.items[0]) for event in labelling]):
+            return
+        now, found = {event.digest for event in labelling}, 0
+        for search in new:
+            if search.search_id in replaced:
                 continue
             for at, result_id in enumerate(search.result_ids, search.start):
                 event = winners.get(result_id)
-                if event is not None and event.digest not in now and handles[result_id] == at:
+                if event is not None and event.digest not in now and turn.handles[result_id] == at:
                     self._note_delay(event.occurred_us - search.occurred_us, 1)
                     found += 1
         if found:
-            counts["labels_found"] += found
+            self._observed.counts["labels_found"] += found
 
     # -- anew -----------------------------------------------------------------------------------
 
@@ -215,6 +178,7 @@ class Derivation:
         self._touch_all(turn)
         decided = [(search, search.documents, search.evidence) for search in turn.searches()]
         turn.clear()
+        self._separate_labels(turn)
         turn.index = self._dedup.index()
         for search in sorted(turn.searches(), key=lambda search: search.sort_key):
             self._append(turn, search)
@@ -232,6 +196,7 @@ class Derivation:
         """
         turn.clear()
         turn.cell = None
+        self._separate_labels(turn)
         for search in sorted(turn.searches(), key=lambda search: search.sort_key):
             _check_documents(search, len(turn.first_results))
             self._place(turn, search)
@@ -277,9 +242,7 @@ class Derivation:
             gate = turn.winners[GATE].get(number)
             if gate is not None:
                 iteration.gate, iteration.explicit = gate, gate.items[1][number]
-            label = turn.winners[GATE_LABEL].get(number)
-            if label is not None:
-                iteration.needed = label.items[2][number]
+            iteration.needed = self._needed(turn, number)
         return iteration
 
     def _place(self, turn: Turn, search: Search) -> None:
@@ -296,153 +259,35 @@ class Derivation:
         position = search.start = len(turn.result_searches)
         iteration.results += len(search.result_ids)
         turn.documents.extend(search.documents)
-        firsts = turn.first_results
+        firsts, labels = turn.first_results, turn.human
         known = len(firsts)
         for at, document in enumerate(search.documents):
             turn.result_searches.append(search)
-            turn.result_labels.append(None)
+            labels.results.append(None)
             if document == len(firsts):
                 firsts.append(position + at)
-                turn.document_gains.append(None)
+                labels.gains.append(None)
             else:
                 same = turn.result_searches[firsts[document]].iteration == number
                 key = (search.types[at], search.evidence[at], same)
                 iteration.duplicates[key] = iteration.duplicates.get(key, 0) + 1
         iteration.unique += len(firsts) - known
+        if turn.model is not None:
+            turn.model.results.extend([None] * len(search.documents))
+            turn.model.gains.extend([None] * (len(firsts) - known))
+            turn.document_gains.extend([None] * (len(firsts) - known))
         if search.baseline is not None:
             _note_ranked(turn.ranked_in, search, number)
         if self._ranked and search.fingerprints is not None:
             search.doc_ids = search.fingerprints.documents
-        label = turn.winners[ROUTE_LABEL].get(search.search_id)
-        search.optimal = None if label is None else label.items[1][search.search_id]
+        search.optimal = self._optimal(turn, search.search_id)
         self._place_labels(turn, search, iteration)
+        if turn.model is not None:
+            self._place_model_labels(turn, search)
         if turn.first_by_doc is not None:
             note_documents(turn.first_by_doc, search)
         if turn.units is not None:
             turn.units.add(search.documents, doc_ids_of(search))
-
-    def _place_labels(self, turn: Turn, search: Search, iteration: Iteration) -> None:
-        """Set the handles and labels of a search's results.
-
-        Label events apply to the first result of their ``result_id`` in the turn. They replace its
-        inline gain, which does not return when a label is withdrawn. Other results with this
-        ``result_id`` keep their inline gain.
-        """
-        handles, labels, gains = turn.handles, turn.winners[RESULT_LABEL], search.gains
-        first, begun = search.start, False
-        for at, result_id in enumerate(search.result_ids):
-            position = first + at
-            label = None if gains is None else gains[at]
-            if handles.setdefault(result_id, position) == position:
-                event = labels.get(result_id)
-                if event is not None:
-                    label = event.items[0][result_id]
-            if label is None:
-                continue
-            document = turn.documents[position]
-            if turn.first_results[document] != position:
-                self._relabel(turn, position, label)
-                continue
-            if not begun:
-                self._touch_judged(turn, iteration)
-            begun = True
-            # No other iteration has this document.
-            turn.result_labels[position] = label
-            turn.document_gains[document] = label
-            iteration.labelled += 1
-            self._count_gain(iteration, label, 1)
-        if begun:
-            _drop_scores(turn)
-
-    # -- labels ---------------------------------------------------------------------------------
-
-    def _relabel(self, turn: Turn, position: int, label: int | None) -> None:
-        """Change the label of one result, and the counts of its document's iteration."""
-        old = turn.result_labels[position]
-        if label == old:
-            return
-        document = turn.documents[position]
-        counts = turn.label_counts.get(document)
-        if counts is None:
-            if turn.document_gains[document] is None and turn.first_results[document] == position:
-                turn.result_labels[position] = label
-                self._credit(turn, document, label)
-                return
-            counts = self._begin_counts(turn, document)
-        turn.result_labels[position] = label
-        if old is not None:
-            counts[old] -= 1
-        if label is not None:
-            counts[label] += 1
-        if self._by_max:
-            gain = 4
-            while gain >= 0 and not counts[gain]:
-                gain -= 1
-            winner = gain if gain >= 0 else None
-        elif old is None and 0 <= counts[FIRST] < position:
-            return  # an earlier result has a label
-        elif counts[FIRST] < 0:  # the only label
-            counts[FIRST], winner = position, label
-        else:
-            winner = _first_label(turn, document, counts, position)
-        if winner != turn.document_gains[document]:
-            self._credit(turn, document, winner)
-
-    def _begin_counts(self, turn: Turn, document: int) -> list[int]:
-        """Start the label counts of a document of which only the first result may have a label."""
-        label = turn.document_gains[document]
-        counts = turn.label_counts[document] = [0, 0, 0, 0, 0, -1]
-        if label is not None:
-            counts[label] = 1
-            if not self._by_max:
-                counts[FIRST] = turn.first_results[document]
-        return counts
-
-    def _count_gain(self, iteration: Iteration, label: int, sign: int) -> None:
-        """Add the gain of a document to its iteration (``sign`` 1) or subtract it (-1)."""
-        if label >= self._good_gain:
-            iteration.good += sign
-            iteration.gain += sign * label
-
-    def _credit(self, turn: Turn, document: int, label: int | None) -> None:
-        """Set a document's label, and update the iteration of its first occurrence."""
-        iteration = turn.iterations[turn.result_searches[turn.first_results[document]].iteration]
-        self._touch_judged(turn, iteration)
-        for number in turn.ranked_in.get(document, ()):
-            self._touch(turn, turn.iterations[number])
-        credited = turn.document_gains[document]
-        if credited is None:
-            iteration.labelled += 1
-        else:
-            self._count_gain(iteration, credited, -1)
-        if label is None:
-            iteration.labelled -= 1
-        else:
-            self._count_gain(iteration, label, 1)
-        turn.document_gains[document] = label
-        _drop_scores(turn)
-
-    # -- cells before the change ----------------------------------------------------------------
-
-    def _touch(self, turn: Turn, iteration: Iteration) -> None:
-        """Keep the cell of an iteration that is about to change."""
-        number = iteration.number
-        if number not in self.before:
-            cell = iteration.cell
-            self.before[number] = (
-                iteration_cell(turn, iteration, self._config) if cell is None else cell
-            )
-
-    def _touch_judged(self, turn: Turn, iteration: Iteration) -> None:
-        """Keep the cells that a changed judgement affects: with ranked metrics, maybe all."""
-        self._touch(turn, iteration)
-        if self._ranked and turn.relevant is None:
-            self._touch_all(turn)
-
-    def _touch_all(self, turn: Turn) -> None:
-        if len(self.before) < len(turn.iterations):
-            for iteration in turn.iterations.values():
-                self._touch(turn, iteration)
 
 
 def _note_query(turn: Turn, iteration: Iteration, search: Search) -> None:
@@ -459,12 +304,6 @@ def _note_query(turn: Turn, iteration: Iteration, search: Search) -> None:
             turn.asked.add(asked)
     elif query is not None:
         turn.queries_unknown = True
-
-
-def labels_conflict(turn: Turn, document: int) -> bool:
-    """Whether the results of a document have different labels."""
-    counts = turn.label_counts.get(document)
-    return counts is not None and counts[:FIRST].count(0) < FIRST - 1
 
 
 def _in_order(searches: list[Search]) -> list[Search]:
@@ -487,12 +326,6 @@ def _check_documents(search: Search, known: int) -> None:
         known += evidence == ""
 
 
-def _drop_scores(turn: Turn) -> None:
-    """Drop the scores after a changed label, unless they are by ground truth."""
-    if turn.scores and turn.relevant is None:
-        turn.scores.clear()
-
-
 def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: int) -> None:
     assert search.baseline is not None
     only: tuple[int, ...] = (number,)  # shared by most documents, to save memory
@@ -503,16 +336,3 @@ def _note_ranked(ranked_in: dict[int, tuple[int, ...]], search: Search, number: 
                 ranked_in[document] = only
             elif number not in known:
                 ranked_in[document] = (*known, number)
-
-
-def _first_label(turn: Turn, document: int, counts: list[int], changed: int) -> int | None:
-    """The label of the document's first labelled result, after that of ``changed`` has changed."""
-    labels = turn.result_labels
-    if labels[changed] is not None:
-        counts[FIRST] = min(counts[FIRST], changed)
-    elif counts[FIRST] == changed:
-        position = changed if any(counts[:FIRST]) else -1
-        while position >= 0 and labels[position] is None:
-            position = turn.documents.index(document, position + 1)
-        counts[FIRST] = position
-    return labels[counts[FIRST]] if counts[FIRST] >= 0 else None

@@ -8,6 +8,8 @@ and ``digest_event`` handle all other events, and are the only code that rejects
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from stream_metrics.core import compiled
@@ -15,6 +17,7 @@ from stream_metrics.core.dedup.deduplicator import Deduplicator
 from stream_metrics.core.dedup.tables import Tables
 from stream_metrics.core.engine.config import DEFAULT_AGENT, OTHER
 from stream_metrics.core.engine.registers import (
+    MODEL_LABELS,
     OF_PAYLOAD,
     RELEVANCE_LABELS,
     SEARCH_ITERATION,
@@ -34,7 +37,8 @@ from stream_metrics.core.events.decode import (
 )
 from stream_metrics.core.events.foreign import with_form
 from stream_metrics.core.events.limits import Limits
-from stream_metrics.core.events.wire import SearchIteration, TurnCompleted
+from stream_metrics.core.events.wire import RelevanceLabels, SearchIteration, TurnCompleted
+from stream_metrics.core.metrics.labels import HUMAN, MODEL, by_model
 
 
 class DigestedEvent(msgspec.Struct, gc=False, frozen=True):
@@ -70,13 +74,21 @@ class DigestedEvent(msgspec.Struct, gc=False, frozen=True):
         return bool(self.items) and not any(self.items)
 
 
-def digest_event(event: Event, dedup: Deduplicator, key_id: str, tables: Tables) -> DigestedEvent:
+def digest_event(
+    event: Event,
+    dedup: Deduplicator,
+    key_id: str,
+    tables: Tables,
+    model_labellers: Sequence[str] = (),
+) -> DigestedEvent:
     """Digest the texts of ``event`` with ``dedup``, whose key is called ``key_id``.
 
-    ``tables`` are those of its rules.
+    ``tables`` are those of its rules, ``model_labellers`` patterns for labellers that are models.
     """
     sent = event.payload
     kind = OF_PAYLOAD[type(sent)]
+    if isinstance(sent, RelevanceLabels) and by_model(sent.source, sent.labeller, model_labellers):
+        kind = MODEL_LABELS
     iteration, agent, release = 0, DEFAULT_AGENT, None
     if isinstance(sent, SearchIteration):
         iteration, agent, release = sent.iteration, sent.agent or DEFAULT_AGENT, sent.release
@@ -100,7 +112,8 @@ def digest_event(event: Event, dedup: Deduplicator, key_id: str, tables: Tables)
 class RecordDecoder:
     """Decodes records, with digests by ``dedup``, whose key is ``key_id`` and tables ``tables``.
 
-    ``require_key``: reject records without a Kafka key.
+    ``require_key``: reject records without a Kafka key. ``model_labellers``: patterns for the
+    labellers of labels that are a model's, where an event does not say it.
     """
 
     def __init__(
@@ -111,9 +124,11 @@ class RecordDecoder:
         limits: Limits,
         *,
         require_key: bool = False,
+        model_labellers: Sequence[str] = (),
     ) -> None:
         self._dedup, self._key_id, self._tables = dedup, key_id, tables
         self._limits, self._require_key = limits, require_key
+        self._model_labellers = model_labellers
         self._bounds = compiled.Bounds(limits, SCHEMA_VERSION, dict(tables.labels), OTHER)
 
     def decode(
@@ -133,7 +148,7 @@ class RecordDecoder:
         )
         if isinstance(event, BadRecord):
             return with_form(event, value)
-        return digest_event(event, self._dedup, self._key_id, self._tables)
+        return digest_event(event, self._dedup, self._key_id, self._tables, self._model_labellers)
 
     def decode_fast(
         self, value: bytes, key: bytes | None, timestamp_ms: int | None
@@ -172,9 +187,14 @@ class RecordDecoder:
         found = compiled.digested_labels(value, key, self._bounds)
         if found is None:
             return None
-        occurred_us, event_id, digest, conversation_id, turn, results, routes, gates, unknown = (
-            found
-        )
+        (
+            occurred_us, event_id, digest, conversation_id, turn, results, routes, gates,
+            labeller, model, random, unknown,
+        ) = found  # fmt: skip
+        if model is None:
+            patterns = self._model_labellers
+            model = bool(patterns) and by_model(None, labeller, patterns)
+        sample = {MODEL if model else HUMAN: True} if random else {}
         if not EARLIEST_US <= occurred_us <= latest_us(timestamp_ms):
             return None
         return DigestedEvent(
@@ -184,8 +204,8 @@ class RecordDecoder:
             conversation_id,
             turn,
             self._key_id,
-            RELEVANCE_LABELS,
-            (results, shorten_routes(routes) if routes else routes, gates),
+            MODEL_LABELS if model else RELEVANCE_LABELS,
+            (results, shorten_routes(routes) if routes else routes, gates, sample),
             0,
             DEFAULT_AGENT,
             None,

@@ -17,7 +17,7 @@ from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.registers import (
     BY_CODE,
     FORGET,
-    RELEVANCE_LABELS,
+    LABEL_TYPES,
     DigestedSearch,
     EventType,
     Items,
@@ -25,9 +25,7 @@ from stream_metrics.core.engine.registers import (
 )
 from stream_metrics.core.engine.state import (
     GATE,
-    GATE_LABEL,
-    RESULT_LABEL,
-    ROUTE_LABEL,
+    SCHEMA_WITH_SOURCES,
     SEARCH,
     Conversation,
     Search,
@@ -80,7 +78,8 @@ class Plan:
         self._loops = config.rules.tables.loops
         self._observed = observed
         self._changes = changes
-        self._waiting: dict[int, int] = {}  # waiting labels by turn, where counted
+        # Waiting labels of people and of the model, by turn, where counted.
+        self._waiting: tuple[dict[int, int], dict[int, int]] = ({}, {})
         self._search_removed = False  # by the current event; labels of it may now wait
 
     def add(self, events: Iterable[DigestedEvent]) -> None:
@@ -138,7 +137,8 @@ class Plan:
         """Enter the items ``sent`` and give ``event`` those that it wins."""
         turn = plan.turn
         self._search_removed = False
-        self._waiting.pop(turn.number, None)
+        for waiting_by_turn in self._waiting:
+            waiting_by_turn.pop(turn.number, None)
         event.items = tuple(
             [
                 {}
@@ -154,9 +154,12 @@ class Plan:
                 self._note_searches(event)
             self._note_newest(turn, event)
             if self._search_removed:
-                self._limit_waiting_labels([turn])
-        elif kind is RELEVANCE_LABELS:
-            self._limit_waiting_labels([turn], event)
+                for labels in LABEL_TYPES:
+                    self._limit_waiting_labels([turn], labels)
+        elif kind.labels:
+            self._limit_waiting_labels([turn], kind, event)
+            if kind.by_model or event.items[3]:
+                self._note_sources()
         if not event.empty:
             plan.events.append(event)
 
@@ -376,33 +379,43 @@ class Plan:
         plan.iterations.add(number)
         return True
 
-    def _limit_waiting_labels(self, turns: list[Turn], labels: WinningEvent | None = None) -> None:
+    def _note_sources(self) -> None:
+        """Write in the header that the conversation has a schema with sources of labels."""
+        if self._conversation.schema != SCHEMA_WITH_SOURCES:
+            self._conversation.schema = SCHEMA_WITH_SOURCES
+            self._changes.header = True
+
+    def _limit_waiting_labels(
+        self, turns: list[Turn], kind: EventType, labels: WinningEvent | None = None
+    ) -> None:
         """Refuse waiting labels of ``turns`` that are over the conversation's limit.
 
-        With ``labels``, an event of new labels: only its own, from its last label on. Without it
+        The limit holds for people and for the model; ``kind`` says whose labels are meant. With
+        ``labels``, an event of new labels: only its own, from its last label on. Without it
         (searches were removed from ``turns``): those with the highest versions.
         """
         most, all_turns = self._limits.waiting_labels, self._conversation.turns.values()
-        labelled = 0
+        model, labelled = kind.by_model, 0
         for turn in all_turns:
-            labelled += turn.labels
+            labelled += turn.labels(model=model)
         if labelled <= most:
             return  # below the limit even if all labels wait
         if labels is not None and _all_placed(self._plan_of(turns[0]), labels):
             return
+        counted = self._waiting[model]
         for turn in all_turns:
-            if turn.number not in self._waiting:
-                self._waiting[turn.number] = waiting_labels(turn)
-        excess = sum([self._waiting[turn.number] for turn in all_turns]) - most
+            if turn.number not in counted:
+                counted[turn.number] = waiting_labels(turn, kind)
+        excess = sum([counted[turn.number] for turn in all_turns]) - most
         if excess <= 0:
             return
-        found = [label for turn in turns for label in waiting(turn)]
+        found = [label for turn in turns for label in waiting(turn, kind)]
         if labels is None:
             found.sort(key=lambda label: label[0].version)
         else:
             places = {
                 (register.turn_index, key): place
-                for register in RELEVANCE_LABELS.registers
+                for register in kind.registers[:3]
                 for place, key in enumerate(labels.items[register.event_index])
             }
             found = [label for label in found if label[0] is labels]
@@ -412,7 +425,7 @@ class Plan:
         for event, register, key in found[-excess:]:
             turn = self._conversation.turns[event.turn]
             del turn.winners[register.turn_index][key], event.items[register.event_index][key]
-            self._waiting[turn.number] -= 1
+            counted[turn.number] -= 1
             self._refuse(turn)
             self._note_refused(turn, turn.number, register, key, event.version, "waiting_labels")
             if event is not labels:
@@ -427,7 +440,8 @@ class Plan:
             return "redelivered" if version == conversation.forgotten else "superseded"
         conversation.forgotten = version
         self._changes.header = True
-        self._waiting.clear()
+        for waiting_by_turn in self._waiting:
+            waiting_by_turn.clear()
         erased = [e for e in conversation.events.values() if e.version[:2] <= version[:2]]
         for event in erased:
             self._erase(event)
@@ -435,7 +449,8 @@ class Plan:
             if turn.empty:  # including turns whose items were all refused
                 self._remove_turn(turn)
         left = conversation.turns.keys() & {event.turn for event in erased}
-        self._limit_waiting_labels([conversation.turns[number] for number in sorted(left)])
+        for kind in LABEL_TYPES:
+            self._limit_waiting_labels([conversation.turns[n] for n in sorted(left)], kind)
         return "applied"
 
     def _erase(self, event: WinningEvent) -> None:
@@ -465,7 +480,7 @@ def _later(one: WinningEvent, other: WinningEvent) -> bool:
 
 def _all_placed(plan: TurnPlan, labels: WinningEvent) -> bool:
     """Whether the turn had everything that ``labels`` name before the batch, and still has it."""
-    turn, (results, routes, gates) = plan.turn, labels.items
+    turn, (results, routes, gates, _) = plan.turn, labels.items
     return (
         not plan.anew
         and results.keys() <= turn.handles.keys()
@@ -479,24 +494,24 @@ def _extra_values(search: Search) -> int:
     return search.fingerprints.extra_values
 
 
-def waiting_labels(turn: Turn) -> int:
-    """The number of labels for something that the turn does not have."""
-    return sum(1 for _ in waiting(turn))
+def waiting_labels(turn: Turn, kind: EventType) -> int:
+    """The number of labels of a kind for something that the turn does not have."""
+    return sum(1 for _ in waiting(turn, kind))
 
 
-def waiting(turn: Turn) -> Iterator[WaitingLabel]:
-    """The labels for something that the turn does not have."""
+def waiting(turn: Turn, kind: EventType) -> Iterator[WaitingLabel]:
+    """The labels of people or of the model for something that the turn does not have."""
     searches, gates = turn.winners[SEARCH], turn.winners[GATE]
-    for register in RELEVANCE_LABELS.registers:
+    for register in kind.registers[:3]:
         winners = turn.winners[register.turn_index]
         if not winners:
             continue
         known: set[Any] = set()
-        if register.turn_index == RESULT_LABEL:
+        if register.event_index == 0:
             known = known.union(*[search.result_ids for search in turn.searches()])
-        elif register.turn_index == ROUTE_LABEL:
+        elif register.event_index == 1:
             known = set(searches)
-        elif register.turn_index == GATE_LABEL:
+        else:
             known = {event.iteration for event in searches.values()}.union(gates)
         for key, event in winners.items():
             if key not in known:

@@ -73,6 +73,15 @@ RowIteration: Final = _model(
     },
 )
 
+RowLabelledBy: Final = _model(
+    "RowLabelledBy",
+    "The labelled documents by whose label counts. A source of which none counts is not there.",
+    {
+        "human": (Whole, Field(0, description="Those whose label is a person's.")),
+        "model": (Whole, Field(0, description="Those whose label is a model's.")),
+    },
+)
+
 RowGate: Final = _model(
     "RowGate",
     "Gate decisions of the turn. A ratio without a denominator is null.",
@@ -164,8 +173,15 @@ Row: Final = _model(
             duplicates="Results whose document the turn had before.",
             labelled="Unique documents with a label.",
             unlabelled="Unique documents without one.",
-            searches="Searches of the turn.",
         ),
+        "labelled_by": (
+            RowLabelledBy | None,
+            Field(
+                None,
+                description="The labelled ones by source; only there if a model's label counts.",
+            ),
+        ),
+        **_counts(searches="Searches of the turn."),
         **_counts(
             Whole | None,
             queried_searches="Those with a query; null if the state has no digests of queries.",

@@ -14,6 +14,7 @@ from math import isnan
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.joined import DocIds, Units
 from stream_metrics.core.engine.state import Search, Turn
+from stream_metrics.core.metrics.ranking.names import RankedMetric
 from stream_metrics.core.metrics.ranking.relevance import Query, Relevance, Retrieved
 from stream_metrics.core.metrics.ranking.scoring import score
 from stream_metrics.core.metrics.turn_totals import ITERATIONS_CAP
@@ -33,23 +34,45 @@ def scores_of(turn: Turn, search: Search, config: EngineConfig) -> Sequence[floa
 
 def _score(turn: Turn, config: EngineConfig) -> None:
     searches = [search for search in turn.order if search.search_id not in turn.scores]
+    found = scores_by(turn, searches, turn.document_gains, config.retrieval, config)
+    for search, scores in zip(searches, found, strict=True):
+        turn.scores[search.search_id] = scores
+
+
+def scores_by(
+    turn: Turn,
+    searches: Sequence[Search],
+    gains: Sequence[int | None],
+    metrics: tuple[RankedMetric, ...],
+    config: EngineConfig,
+) -> list[list[float | None]]:
+    """The scores of searches of a turn, like ``scores_of``, by these gains of its documents."""
     judge = Relevance(good_gain=config.good_gain).judge
     joined = config.rules.tables.joined_grades
-    rows = [judge(query) for query in queries_of(turn, searches, joined=joined)]
+    rows = [judge(query) for query in queries_of(turn, searches, gains, joined=joined)]
     judged = [row for row in rows if row is not None]
-    values = iter(score(judged, config.retrieval, checked=True).values.tolist() if judged else ())
-    for search, row in zip(searches, rows, strict=True):
-        scores = [] if row is None else next(values)
-        turn.scores[search.search_id] = [None if isnan(value) else value for value in scores]
+    values = iter(score(judged, metrics, checked=True).values.tolist() if judged else ())
+    return [
+        [] if row is None else [None if isnan(value) else value for value in next(values)]
+        for row in rows
+    ]
 
 
-def queries_of(turn: Turn, searches: Iterable[Search], *, joined: bool = False) -> Iterator[Query]:
+def queries_of(
+    turn: Turn,
+    searches: Iterable[Search],
+    gains: Sequence[int | None] | None = None,
+    *,
+    joined: bool = False,
+) -> Iterator[Query]:
     """Searches of a turn as rankings, each with the turn's ground truth and labels.
 
     Requires an engine with ranked metrics or loaded fingerprints. Document ids are digests in hex
-    or, if they are ``joined`` and there is a ground truth, the numbers of units.
+    or, if they are ``joined`` and there is a ground truth, the numbers of units. ``gains`` are
+    those of the turn's documents, by default the ones that count.
     """
-    relevant, labels = _relevant(turn), _labels(turn)
+    relevant = _relevant(turn)
+    labels = _labels(turn.document_gains if gains is None else gains)
     if joined and relevant is not None:
         yield from _queries_of_units(turn, searches, labels)
         return
@@ -106,13 +129,9 @@ def _relevant(turn: Turn) -> dict[str, float] | None:
     return None if relevant is None else {doc.hex(): grade for doc, grade in relevant.items()}
 
 
-def _labels(turn: Turn) -> dict[Hashable, float]:
+def _labels(gains: Sequence[int | None]) -> dict[Hashable, float]:
     """The labels of the turn's documents."""
-    return {
-        document: float(gain)
-        for document, gain in enumerate(turn.document_gains)
-        if gain is not None
-    }
+    return {document: float(gain) for document, gain in enumerate(gains) if gain is not None}
 
 
 def _results(turn: Turn, search: Search) -> list[Retrieved]:

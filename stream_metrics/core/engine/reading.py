@@ -23,13 +23,18 @@ from stream_metrics.core.engine.changes import Observations, Refused
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent, digest_event
 from stream_metrics.core.engine.plan import waiting
+from stream_metrics.core.engine.registers import BY_CODE, LABEL_TYPES
 from stream_metrics.core.engine.row import Row, iteration_row, reranks, turn_row
 from stream_metrics.core.engine.state import (
     END,
     GATE,
     GATE_LABEL,
+    MODEL_GATE_LABEL,
+    MODEL_RESULT_LABEL,
+    MODEL_ROUTE_LABEL,
     RESULT_LABEL,
     ROUTE_LABEL,
+    SAMPLE,
     SEARCH,
     WHOLE_TURN,
     Conversation,
@@ -50,6 +55,7 @@ from stream_metrics.core.events.wire import (
     TurnCompleted,
 )
 from stream_metrics.core.metrics.decisions import Rerank, RerankSums
+from stream_metrics.core.metrics.labels import HUMAN, HUMAN_FIRST, MODEL
 from stream_metrics.core.unicode import is_blank
 
 TITLE: Final = 200
@@ -73,6 +79,10 @@ _WHAT: Final = {
     ROUTE_LABEL: "label of a route",
     GATE_LABEL: "label of a gate decision",
     END: "ground truth",
+    MODEL_RESULT_LABEL: "label of a result",
+    MODEL_ROUTE_LABEL: "label of a route",
+    MODEL_GATE_LABEL: "label of a gate decision",
+    SAMPLE: "random sample",
 }
 
 
@@ -271,7 +281,8 @@ class Reading:
         if event.conversation_id != self.conversation.conversation_id:
             return None
         self._sent[event.digest] = self._kept(event.payload)
-        return digest_event(event, self._dedup, "", self._config.rules.tables)
+        config = self._config
+        return digest_event(event, self._dedup, "", config.rules.tables, config.model_labellers)
 
     def _refuse(self, reason: str, message: str, record: Record) -> None:
         self.refused_records += 1
@@ -423,8 +434,9 @@ class Reading:
             if item.turn == turn.number:
                 most = getattr(self._config.limits, item.limit)
                 yield LeftOut(_WHAT[item.register], _name(item.key), item.limit, most)
-        for _, register, key in waiting(turn):
-            yield LeftOut(_WHAT[register.turn_index], _name(key))
+        for kind in LABEL_TYPES:
+            for _, register, key in waiting(turn, kind):
+                yield LeftOut(_WHAT[register.turn_index], _name(key))
 
     # -- the parts of a turn
 
@@ -440,10 +452,7 @@ class Reading:
             first = asked.setdefault((search.query, search.route), search.search_id)
             repeats = None if first == search.search_id else first
         scores = (told.routing.scores if told.routing is not None else None) or {}
-        label = turn.winners[ROUTE_LABEL].get(search.search_id)
-        best = None
-        if label is not None:
-            best = Judged(label.items[1][search.search_id], self._giver(label))
+        best = self._judged(turn, 1, search.search_id)
         return ReadSearch(
             search.search_id,
             search.occurred_us,
@@ -486,30 +495,46 @@ class Reading:
 
     def _label(self, turn: Turn, position: int, sent: Result) -> Judged | None:
         """The label of a result: that of a label event, if it is the first of its name."""
-        event = None
+        value = turn.human.results[position]
+        own = None if value is None else Judged(value, _SENT)
         if turn.handles[sent.result_id] == position:
-            event = turn.winners[RESULT_LABEL].get(sent.result_id)
-        value = turn.result_labels[position]
-        if event is not None:
-            return Judged(value, self._giver(event))
-        return None if value is None else Judged(value, _SENT)
+            return self._judged(turn, 0, sent.result_id, own)
+        return None if self._config.labels == MODEL else own
+
+    def _judged(
+        self, turn: Turn, kind: int, key: object, sent: Judged | None = None
+    ) -> Judged | None:
+        """The label that counts: of results, routes or gates (``kind`` 0 to 2), under their key.
+
+        ``sent`` is the one that came with the search, which a person's event replaces.
+        """
+        by_source = []
+        for first in (RESULT_LABEL, MODEL_RESULT_LABEL):
+            event = turn.winners[first + kind].get(key)
+            found = Judged(event.items[kind][key], self._giver(event)) if event else None
+            by_source.append(found)
+        human, model = by_source[0] or sent, by_source[1]
+        if self._config.labels != HUMAN_FIRST:
+            return human if self._config.labels == HUMAN else model
+        return next(
+            (one for one in (human, model) if one and one.value is not None), human or model
+        )
 
     def _gate(self, turn: Turn, iteration: Iteration) -> ReadGate:
-        score = needed = None
+        score = None
         if iteration.gate is not None:
             sent = self._sent[iteration.gate.digest]
             assert isinstance(sent, SearchIteration)
             score = None if sent.gate is None else sent.gate.score
-        label = turn.winners[GATE_LABEL].get(iteration.number)
-        if label is not None:
-            needed = Judged(iteration.needed, self._giver(label))
+        needed = self._judged(turn, 2, iteration.number)
         return ReadGate(iteration.decision, iteration.explicit is not None, score, needed)
 
     def _giver(self, event: WinningEvent) -> str:
         """Who gave the labels of an event."""
         sent = self._sent[event.digest]
         assert isinstance(sent, RelevanceLabels)
-        return sent.labeller[:NAME] if sent.labeller else _UNNAMED
+        name = sent.labeller[:NAME] if sent.labeller else _UNNAMED
+        return f"{name}, a model" if BY_CODE[event.kind].by_model else name
 
     def _end(self, turn: Turn) -> TurnCompleted | None:
         event = turn.winners[END].get(WHOLE_TURN)

@@ -24,9 +24,9 @@ from stream_metrics.core.engine.config import OTHER
 from stream_metrics.core.engine.state import (
     END,
     GATE,
-    GATE_LABEL,
+    MODEL_RESULT_LABEL,
     RESULT_LABEL,
-    ROUTE_LABEL,
+    SAMPLE,
     SEARCH,
     WHOLE_TURN,
     DamagedState,
@@ -40,6 +40,7 @@ from stream_metrics.core.events.wire import (
     TurnCompleted,
 )
 from stream_metrics.core.events.wire import Search as SentSearch
+from stream_metrics.core.metrics.labels import HUMAN, MODEL
 
 Items = dict[Any, Any]
 """Values by key."""
@@ -78,7 +79,10 @@ class EventType:
     """An event type: its name in the contract, its stored code, and the registers of its items.
 
     ``in_iteration``: its events have an iteration, an agent and a release, and create their turn.
-    ``needs_fingerprints``: applying an event requires the conversation's fingerprints.
+    ``needs_fingerprints``: applying an event requires the conversation's fingerprints. ``labels``:
+    its first three registers have labels of results, routes and gates, of a model if ``by_model``,
+    and the fourth the random sample. Labels of models are a type of their own here, so that they
+    never replace those of people.
     """
 
     def __init__(
@@ -89,8 +93,11 @@ class EventType:
         *,
         in_iteration: bool = False,
         needs_fingerprints: bool = True,
+        labels: bool = False,
+        by_model: bool = False,
     ) -> None:
         self.name, self.code, self.registers = name, code, registers
+        self.labels, self.by_model = labels, by_model
         self.in_iteration, self.needs_fingerprints = in_iteration, needs_fingerprints
 
 
@@ -98,6 +105,8 @@ class EventType:
 
 LONGEST_ROUTE: Final = 65
 """Characters kept of a best route. Routes have 64 at most, so a longer one matches none."""
+RANDOM: Final = "random"
+"""The sample of events that put their turn into the random sample of their source."""
 LISTED_GRADE: Final = 2
 """The grade of documents in a ``relevant`` list, which has no grades."""
 
@@ -177,6 +186,14 @@ def _read_gate_labels(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Ite
     for label in sent.gate or ():
         items.setdefault(label.iteration, label.search_needed)
     return items
+
+
+def _read_human_sample(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
+    return {HUMAN: True} if sent.sample == RANDOM else {}
+
+
+def _read_model_sample(sent: RelevanceLabels, _: Deduplicator, __: Tables) -> Items:
+    return {MODEL: True} if sent.sample == RANDOM else {}
 
 
 def _read_end(sent: TurnCompleted, dedup: Deduplicator, _: Tables) -> Items:
@@ -308,6 +325,18 @@ def _unpack_plain(_: WinningEvent, stored: Any) -> Items:
     return dict(stored)
 
 
+def _pack_sample(_: WinningEvent, items: Items, _short: bool) -> Any:
+    return bool(items)
+
+
+def _unpack_human_sample(_: WinningEvent, stored: Any) -> Items:
+    return {HUMAN: True} if stored else {}
+
+
+def _unpack_model_sample(_: WinningEvent, stored: Any) -> Items:
+    return {MODEL: True} if stored else {}
+
+
 def _pack_turn(_: WinningEvent, items: Items, _short: bool) -> Any:
     return items[WHOLE_TURN]
 
@@ -333,24 +362,68 @@ SEARCH_ITERATION: Final = EventType(
     in_iteration=True,
 )
 
+
+def _label_registers(first: int, sample: Register) -> tuple[Register, ...]:
+    """Registers of labels from the turn's index ``first`` on, and that of the random sample."""
+    return (
+        Register(
+            "label of a result",
+            first,
+            0,
+            _read_result_labels,
+            dict[Id, _Gain | None],
+            _pack_named,
+            _unpack_named,
+            "labels_revised",
+            "labels_superseded",
+        ),
+        Register(
+            "label of a route",
+            first + 1,
+            1,
+            _read_route_labels,
+            dict[Id, str | None],
+            _pack_named,
+            _unpack_named,
+        ),
+        Register(
+            "label of a gate",
+            first + 2,
+            2,
+            _read_gate_labels,
+            dict[int, bool | None],
+            _pack_plain,
+            _unpack_plain,
+        ),
+        sample,
+    )
+
+
 RELEVANCE_LABELS: Final = EventType(
     "relevance_labels",
     2,
-    (
+    _label_registers(
+        RESULT_LABEL,
         Register(
-            "label of a result", RESULT_LABEL, 0, _read_result_labels, dict[Id, _Gain | None],
-            _pack_named, _unpack_named, "labels_revised", "labels_superseded",
-        ),
-        Register(
-            "label of a route", ROUTE_LABEL, 1, _read_route_labels, dict[Id, str | None],
-            _pack_named, _unpack_named,
-        ),
-        Register(
-            "label of a gate", GATE_LABEL, 2, _read_gate_labels, dict[int, bool | None],
-            _pack_plain, _unpack_plain,
+            "sample", SAMPLE, 3, _read_human_sample, bool, _pack_sample, _unpack_human_sample
         ),
     ),
     needs_fingerprints=False,
+    labels=True,
+)  # fmt: skip
+
+MODEL_LABELS: Final = EventType(
+    "relevance_labels",
+    4,
+    _label_registers(
+        MODEL_RESULT_LABEL,
+        Register(
+            "sample", SAMPLE, 3, _read_model_sample, bool, _pack_sample, _unpack_model_sample
+        ),
+    ),
+    needs_fingerprints=False,
+    labels=True,
+    by_model=True,
 )  # fmt: skip
 
 TURN_COMPLETED: Final = EventType(
@@ -369,9 +442,11 @@ TURN_COMPLETED: Final = EventType(
     ),
 )
 
-EVENT_TYPES: Final = (SEARCH_ITERATION, RELEVANCE_LABELS, TURN_COMPLETED)
+LABEL_TYPES: Final = (RELEVANCE_LABELS, MODEL_LABELS)
+EVENT_TYPES: Final = (SEARCH_ITERATION, RELEVANCE_LABELS, TURN_COMPLETED, MODEL_LABELS)
 
 OF_PAYLOAD: Final[dict[type, EventType]] = {
-    PAYLOADS[kind.name]: kind for kind in (*EVENT_TYPES, FORGET)
+    PAYLOADS[kind.name]: kind for kind in (*EVENT_TYPES, FORGET) if not kind.by_model
 }
+"""Types by payload; labels are of people unless ``metrics.labels.by_model`` says otherwise."""
 BY_CODE: Final = {kind.code: kind for kind in EVENT_TYPES}

@@ -18,6 +18,7 @@ from stream_metrics.core.metrics.decisions import (
     RoutingCounts,
     gate_cell,
 )
+from stream_metrics.core.metrics.labels import labelled_by
 from stream_metrics.core.metrics.registry import CUMULATIVE, metrics_at, values
 from stream_metrics.core.metrics.turn_totals import TurnTotals
 
@@ -136,6 +137,7 @@ def total_fields(totals: TurnTotals) -> Row:
         "duplicates": totals.duplicates,
         "labelled": totals.labelled,
         "unlabelled": totals.unlabelled,
+        **labelled_by(totals.labelled, totals.by_model),
         "searches": totals.searches,
         "queried_searches": totals.queried if totals.queries_known else None,
         **values(_COUNTS, totals),

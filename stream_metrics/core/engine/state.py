@@ -28,7 +28,14 @@ RESULT_LABEL: Final = 2
 ROUTE_LABEL: Final = 3
 GATE_LABEL: Final = 4
 END: Final = 5
-_REGISTERS: Final = END + 1
+MODEL_RESULT_LABEL: Final = 6
+MODEL_ROUTE_LABEL: Final = 7
+MODEL_GATE_LABEL: Final = 8
+SAMPLE: Final = 9
+_REGISTERS: Final = SAMPLE + 1
+
+SCHEMA_WITH_SOURCES: Final = 3
+"""The schema of conversations with labels of a model or in a random sample."""
 
 UNKNOWN_QUERY: Final = b""
 """In place of the digest of a query if state was built without those."""
@@ -204,14 +211,15 @@ class Iteration:
 
     ``compact`` is its number among the iterations with a search, from 1; 0 without a search.
     ``gate`` is the event of an explicit gate decision, and ``explicit`` that decision. ``needed``
-    is the label of the decision. Of its searches, ``queried`` have a query, ``repeated`` repeat an
+    is the label of the decision. ``by_model`` counts the documents among ``labelled`` whose label
+    is a model's. Of its searches, ``queried`` have a query, ``repeated`` repeat an
     earlier one of the turn, and ``empty`` have no result. ``cell`` is what the iteration adds to
     the windows, None until it is computed.
     """
 
     __slots__ = (
-        "cell", "compact", "duplicates", "empty", "explicit", "gain", "gate", "good", "labelled",
-        "needed", "number", "queried", "repeated", "results", "searches", "unique",
+        "by_model", "cell", "compact", "duplicates", "empty", "explicit", "gain", "gate", "good",
+        "labelled", "needed", "number", "queried", "repeated", "results", "searches", "unique",
     )  # fmt: skip
 
     def __init__(self, number: int) -> None:
@@ -228,6 +236,7 @@ class Iteration:
         self.unique = 0
         self.good = 0
         self.labelled = 0
+        self.by_model = 0
         self.gain = 0
         self.duplicates: dict[tuple[str, str, bool], int] = {}  # (type, evidence, same iteration)
         self.cell: Cell | None = None
@@ -236,6 +245,22 @@ class Iteration:
     def decision(self) -> str:
         """The explicit gate decision, else ``search``: an iteration without one has a search."""
         return self.explicit or "search"
+
+
+class Labels:
+    """The labels that one source has given to the results of a turn.
+
+    ``results`` has the label of each result, ``gains`` the gain that follows for each document.
+    ``counts`` has, for documents of which more than the first result was labelled or a label has
+    changed, the number of results with each label and the first labelled result.
+    """
+
+    __slots__ = ("counts", "gains", "results")
+
+    def __init__(self, results: int = 0, documents: int = 0) -> None:
+        self.results: list[int | None] = [None] * results
+        self.gains: list[int | None] = [None] * documents
+        self.counts: dict[int, list[int]] = {}
 
 
 class Turn:
@@ -249,12 +274,12 @@ class Turn:
     results, as often as they came; None if nothing was refused, or if that is not counted.
 
     Derived values: results are numbered in canonical order and documents in order of first
-    occurrence. Lists indexed by result hold its search (``result_searches``), its document
-    (``documents``) and its label (``result_labels``). Lists indexed by document hold its first
+    occurrence. Lists indexed by result hold its search (``result_searches``) and its document
+    (``documents``). Lists indexed by document hold its first
     result (``first_results``) and the gain counted for it in that result's iteration
-    (``document_gains``). ``label_counts`` has, for documents of which more than the first result
-    was labelled or a label has changed, the number of results with each label and the first
-    labelled result. ``handles`` maps result ids, as labels name them, to results. ``ranked_in``
+    (``document_gains``). ``human`` and ``model`` are the labels of the two sources. Until the
+    second is needed it is None, and the gains of the first are ``document_gains`` themselves.
+    ``handles`` maps result ids, as labels name them, to results. ``ranked_in``
     lists the iterations in which a document has a baseline rank. ``counted`` lists the iterations
     with a search, in order. ``relevant`` is the ground truth. ``scores`` caches the ranked metrics
     of searches. ``units`` are those of ``relevant``, made on demand under tables with
@@ -276,10 +301,11 @@ class Turn:
         "first_by_doc",
         "first_results",
         "handles",
+        "human",
         "index",
         "iterations",
-        "label_counts",
         "left_out",
+        "model",
         "newest",
         "number",
         "order",
@@ -289,7 +315,6 @@ class Turn:
         "ranked_in",
         "refused",
         "relevant",
-        "result_labels",
         "result_searches",
         "results",
         "scores",
@@ -319,9 +344,9 @@ class Turn:
         self.result_searches: list[Search] = []
         self.documents: list[int] = []
         self.first_results: list[int] = []
-        self.document_gains: list[int | None] = []
-        self.label_counts: dict[int, list[int]] = {}
-        self.result_labels: list[int | None] = []
+        self.human = Labels()
+        self.model: Labels | None = None
+        self.document_gains = self.human.gains
         self.handles: dict[str, int] = {}
         self.ranked_in: dict[int, tuple[int, ...]] = {}
         self.scores: dict[str, Sequence[float | None]] = {}
@@ -341,11 +366,15 @@ class Turn:
         """Whether it holds no event and no item."""
         return self.newest is None and not any(self.winners)
 
-    @property
-    def labels(self) -> int:
-        """The number of its labels of all kinds."""
-        winners = self.winners
-        return len(winners[RESULT_LABEL]) + len(winners[ROUTE_LABEL]) + len(winners[GATE_LABEL])
+    def separate_labels(self) -> None:
+        """Keep what counts for documents apart from the labels of people, beside the model's."""
+        self.model = Labels(len(self.documents), len(self.first_results))
+        self.document_gains = self.human.gains.copy()
+
+    def labels(self, *, model: bool) -> int:
+        """The number of its labels of all kinds by the model, or by people."""
+        winners, first = self.winners, MODEL_RESULT_LABEL if model else RESULT_LABEL
+        return len(winners[first]) + len(winners[first + 1]) + len(winners[first + 2])
 
     def searches(self) -> list[Search]:
         """The searches that won, in no particular order."""
@@ -358,7 +387,7 @@ class Turn:
             self.results
             + len(self.winners[SEARCH])
             + len(self.iterations)
-            + self.labels // 4
+            + (self.labels(model=False) + self.labels(model=True)) // 4
             + (self.extra_values + len(self.relevant or ())) // 8
         )
 

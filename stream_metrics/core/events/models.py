@@ -275,6 +275,8 @@ class RelevanceLabels(_TurnEnvelope):
         "conversation_id": "conv-42",
         "turn": 1,
         "labeller": "judge-v3",
+        "source": "model",
+        "sample": "random",
         "labels": [{"result_id": "r1", "gain": 4}, {"result_id": "r2", "gain": None}],
         "routing": [{"search_id": "s1", "optimal": "files"}],
         "gate": [{"iteration": 1, "search_needed": True}],
@@ -291,6 +293,13 @@ class RelevanceLabels(_TurnEnvelope):
     """Judgements on routes."""
     gate: list[GateLabel] | None = None
     """Judgements on gate decisions."""
+    source: Literal["human", "model"] | None = Field(None, examples=["model"])
+    """Whether people or a model judged. Absent means `human`, unless `labeller` matches a pattern
+    of the worker's setting `labels.model_labellers`. A judgement of one source never replaces one
+    of the other."""
+    sample: Literal["random", "chosen"] | None = Field(None, examples=["random"])
+    """`random` says, for good, that the turn was drawn at random for this source to judge, also
+    without a judgement; absent means `chosen`, which says nothing about other turns."""
 
 
 class TurnCompleted(_TurnEnvelope):

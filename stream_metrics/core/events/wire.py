@@ -186,6 +186,8 @@ class RelevanceLabels(_WithoutAgent, gc=False, frozen=True, forbid_unknown_field
     labeller: str | None = None
     routing: list[RoutingLabel] | None = None
     gate: list[GateLabel] | None = None
+    source: Literal["human", "model"] | None = None
+    sample: Literal["random", "chosen"] | None = None
 
     def over_limit(self, limits: Limits) -> str | None:
         """See ``_Envelope``."""
@@ -197,7 +199,8 @@ class RelevanceLabels(_WithoutAgent, gc=False, frozen=True, forbid_unknown_field
     @property
     def missing_content(self) -> str:
         """See ``_Envelope``."""
-        return "" if self.labels or self.routing or self.gate else "no label at all"
+        sampled = self.sample == "random"
+        return "" if self.labels or self.routing or self.gate or sampled else "no label at all"
 
 
 class TurnCompleted(_WithoutAgent, gc=False, frozen=True, forbid_unknown_fields=True):

@@ -1,8 +1,64 @@
-"""The metrics that depend on document labels, and when they have no basis."""
+"""The sources of labels, which of them counts, and the metrics that depend on document labels."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal, TypeVar, get_args
+
+HUMAN: Final = "human"
+MODEL: Final = "model"
+SOURCES: Final = (HUMAN, MODEL)
+"""Who may have given a label. A label of one source never replaces one of the other."""
+
+Counting = Literal["human_first", "human", "model"]
+"""Whose labels count: a person's where there is one and else the model's, or only one source's."""
+HUMAN_FIRST: Final[Counting] = "human_first"
+COUNTING: Final[tuple[Counting, ...]] = get_args(Counting)
+
+T = TypeVar("T")
+
+
+def by_model(source: str | None, labeller: str | None, patterns: Sequence[str]) -> bool:
+    """Whether labels are a model's.
+
+    Args:
+        source: What their event says, one of ``SOURCES``; None if it does not say it.
+        labeller: Who gave them; None if the event does not say it.
+        patterns: Case-insensitive patterns (``*``, ``?``) for labellers that are models. They apply
+            to events that do not say their source.
+
+    >>> by_model(None, "Judge-v3", ["judge*"]), by_model("human", "judge-v3", ["judge*"])
+    (True, False)
+    """
+    if source is not None or labeller is None:
+        return source == MODEL
+    name = labeller.casefold()
+    return any(fnmatchcase(name, pattern.casefold()) for pattern in patterns)
+
+
+def counted(human: T | None, model: T | None, counting: Counting) -> T | None:
+    """The label that counts, of a person's and a model's; None if none of those that may counts.
+
+    >>> counted(0, 3, "human_first"), counted(None, 3, "human_first"), counted(0, 3, "model")
+    (0, 3, 3)
+    """
+    if counting == MODEL or (human is None and counting != HUMAN):
+        return model
+    return human
+
+
+def labelled_by(labelled: int, by_model: int) -> dict[str, dict[str, int]]:
+    """Whose labels count, by source without those that have none; nothing if all are people's.
+
+    >>> labelled_by(5, 2), labelled_by(2, 2), labelled_by(5, 0)
+    ({'labelled_by': {'human': 3, 'model': 2}}, {'labelled_by': {'model': 2}}, {})
+    """
+    if not by_model:
+        return {}
+    by_human = labelled - by_model
+    return {"labelled_by": ({HUMAN: by_human} if by_human else {}) | {MODEL: by_model}}
+
 
 LABEL_METRICS: Final = frozenset({"cg", "rg", "dcg", "drg", "avg_gain", "rag", "drag", "sre"})
 """By definition, these are 0 if no document has a label. Summaries then show no value, because the

@@ -29,7 +29,8 @@ class TurnTotals:
 
     The metrics of a turn (``registry``) are computed from them. ``n`` is the number of iterations;
     ``results``, ``unique``, ``good``, ``labelled`` and ``gain`` are sums over them; ``averages``
-    has the gain per result of each. Lists that end in ``discounted`` discount later iterations.
+    has the gain per result of each. ``by_model`` counts the labelled documents whose label is a
+    model's. Lists that end in ``discounted`` discount later iterations.
     ``last_good`` is the last iteration with a good document, 0 if there is none.
 
     ``ground_truth`` says whether the relevant documents of the turn are known; ``qrels`` is then
@@ -47,7 +48,7 @@ class TurnTotals:
     """
 
     __slots__ = (
-        "averages", "averages_discounted", "empty", "gain", "gains_discounted", "good",
+        "averages", "averages_discounted", "by_model", "empty", "gain", "gains_discounted", "good",
         "ground_truth", "labelled", "last_good", "n", "qrels", "queried", "queries_known",
         "repeated", "results", "searches", "trailing", "unique", "without_new",
     )  # fmt: skip
@@ -61,7 +62,7 @@ class TurnTotals:
         self.searches = self.queried = self.repeated = self.empty = 0
         self.without_new = self.trailing = 0
         self.n = self.results = self.unique = self.good = self.labelled = self.gain = 0
-        self.last_good = 0
+        self.last_good = self.by_model = 0
         self.averages: list[float] = []
         self.gains_discounted: list[float] = []
         self.averages_discounted: list[float] = []

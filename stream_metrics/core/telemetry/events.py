@@ -57,12 +57,25 @@ def turn_events(trace_id: str, turn: Turn, content: bool = True) -> Iterator[Eve
         )
 
 
-def label_events(trace_id: str, labels: Iterable[Label]) -> Iterator[Event]:
+def label_events(
+    trace_id: str,
+    labels: Iterable[Label],
+    *,
+    source: str | None = None,
+    sample: str | None = None,
+) -> Iterator[Event]:
     """The labels of a trace, one event for each turn, time and labeller.
 
     The event id is derived from the content, so that the same labels are the same event in every
     run.
+
+    Args:
+        trace_id: The trace.
+        labels: Its labels.
+        source: Whether people or a model gave them, as events say it; None: they do not say it.
+        sample: Whether their turns were drawn at random; None: events do not say it.
     """
+    said = _present(source=source, sample=sample)
 
     def together(label: Label) -> tuple[int, str, int, str]:
         turn = label.turn
@@ -74,7 +87,7 @@ def label_events(trace_id: str, labels: Iterable[Label]) -> Iterator[Event]:
         each = list(group)
         turn, time_us, labeller = each[0].turn, each[0].time_us, each[0].labeller
         given = [{"result_id": label.result_id, "gain": label.gain} for label in each]
-        content = msgspec.json.encode([time_us, labeller, given])
+        content = msgspec.json.encode([time_us, labeller, given, *([said] if said else ())])
         kind = f"labels:{hashlib.sha256(content).hexdigest()[:16]}"
         yield _event(
             trace_id,
@@ -85,6 +98,7 @@ def label_events(trace_id: str, labels: Iterable[Label]) -> Iterator[Event]:
             labels=given,
             labeller=labeller,
             kind=kind,
+            **said,
         )
 
 

@@ -16,7 +16,7 @@ from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.registers import FORGET, SEARCH_ITERATION, TURN_COMPLETED
 from stream_metrics.core.engine.row import Row, reranks, shown_turns, turn_row
-from stream_metrics.core.engine.state import RESULT_LABEL, Conversation
+from stream_metrics.core.engine.state import MODEL_RESULT_LABEL, RESULT_LABEL, Conversation
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window
 from stream_metrics.core.engine.window_sums import SumsAt
@@ -76,7 +76,13 @@ class Replay:
         self.records = self.invalid = 0
         self.last_event_us = 0
         dedup = deduplicator(self.config.rules, b"")
-        self._decoder = RecordDecoder(dedup, "", self.config.rules.tables, self.config.limits)
+        self._decoder = RecordDecoder(
+            dedup,
+            "",
+            self.config.rules.tables,
+            self.config.limits,
+            model_labellers=self.config.model_labellers,
+        )
         self._step = Step(self.config, lambda _: dedup)
         self.answered: set[str] = set()
         self.described: set[str] = set()
@@ -233,7 +239,8 @@ class Replay:
             if self.config.rules.tables.joined_grades:
                 unnamed = unnamed.plus(without_ids(conversation, self.options.turn_scope))
             for turn in shown_turns(conversation, self.options.turn_scope):
-                orphans += len(turn.winners[RESULT_LABEL].keys() - turn.handles.keys())
+                for register in (RESULT_LABEL, MODEL_RESULT_LABEL):
+                    orphans += len(turn.winners[register].keys() - turn.handles.keys())
                 if self._reranked is None:
                     reranked = reranked.plus(RerankSums.of(reranks(turn)))
             cells = conversation_cells(conversation, self.config)

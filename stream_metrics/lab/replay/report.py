@@ -20,6 +20,7 @@ from stream_metrics.core.metrics.decisions import (
     ratio,
     routes_together,
 )
+from stream_metrics.core.metrics.labels import labelled_by
 from stream_metrics.core.metrics.registry import (
     BASES,
     CUMULATIVE,
@@ -89,7 +90,18 @@ class RoutingBlock(msgspec.Struct, gc=False, frozen=True):
     correct: int
 
 
-class RowCounts(msgspec.Struct, gc=False, frozen=True):
+class LabelledBy(msgspec.Struct, gc=False, frozen=True):
+    """The labelled documents of a row by whose label counts."""
+
+    human: int = 0
+    model: int = 0
+
+
+class _Sources(msgspec.Struct, gc=False, frozen=True, kw_only=True):
+    labelled_by: LabelledBy | None = None  # only there if a model's label counts
+
+
+class RowCounts(_Sources, gc=False, frozen=True):
     """The fields of a row that a report needs, apart from metrics."""
 
     conversation_id: str
@@ -143,7 +155,7 @@ class Report:
         stratify: Sequence[str] | None = None,
         intervals: Intervals | None = Intervals(),  # noqa: B008 - a value, never changed
     ) -> None:
-        self.rows = self._over_limit = 0
+        self.rows = self._over_limit = self._by_model = 0
         self._unknown: set[str] = set()  # counts that some row does not know
         self._asked = stratify is not None
         self._stratify = (LANGUAGE,) if stratify is None else tuple(stratify)
@@ -189,6 +201,8 @@ class Report:
         """Add a row."""
         self.rows += 1
         self._over_limit += row.over_limit
+        if row.labelled_by is not None:
+            self._by_model += row.labelled_by.model
         if row.conversation_id != self._last:
             self._last = row.conversation_id
             self._units += 1
@@ -243,6 +257,7 @@ class Report:
                 "turns": self.rows,
                 "iterations": totals["n"],
                 **{name: totals[name] for name in _SUMMED},
+                **labelled_by(totals["labelled"], self._by_model),
                 **{name: None if name in self._unknown else totals[name] for name in _OF_LOOPS},
                 "orphan_labels": outcome.orphan_labels,
             },

@@ -344,7 +344,12 @@ class Conversations:
     def _decoder(self, key_id: str, *, require_key: bool = False) -> RecordDecoder:
         engine = self._options.engine
         return RecordDecoder(
-            self.dedup(key_id), key_id, engine.rules.tables, engine.limits, require_key=require_key
+            self.dedup(key_id),
+            key_id,
+            engine.rules.tables,
+            engine.limits,
+            require_key=require_key,
+            model_labellers=engine.model_labellers,
         )
 
     def dedup(self, key_id: str) -> Deduplicator:

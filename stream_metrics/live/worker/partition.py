@@ -26,7 +26,7 @@ from stream_metrics.core.engine.cells import conversation_cells, dimension_of
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
 from stream_metrics.core.engine.plan import waiting_labels
-from stream_metrics.core.engine.registers import FORGET, SEARCH_ITERATION
+from stream_metrics.core.engine.registers import FORGET, LABEL_TYPES, SEARCH_ITERATION
 from stream_metrics.core.engine.state import Cell, DamagedState
 from stream_metrics.core.engine.windows import BucketChanges, Names, Windows, expired_windows
 from stream_metrics.core.events.bugs import Bug
@@ -526,7 +526,8 @@ class StatePartition:
         try:
             conversation = self.conversations.restore("", parts)
             cells = [(1, cell) for cell in conversation_cells(conversation, self._options.engine)]
-            orphans = sum(map(waiting_labels, conversation.turns.values()))
+            turns = conversation.turns.values()
+            orphans = sum(waiting_labels(turn, kind) for turn in turns for kind in LABEL_TYPES)
         except NO_BUGS:
             raise
         except Exception as error:

@@ -246,11 +246,15 @@ class TraceStore:
             yield Record(value, conversation.encode(), stamp)
 
     def label_events(
-        self, evaluations: Sequence[Evaluation]
+        self,
+        evaluations: Sequence[Evaluation],
+        source: str | None = None,
+        sample: str | None = None,
     ) -> tuple[list[Event], list[UnusedScore]]:
         """The labels that evaluations give to results in the traces, and the unused evaluations.
 
-        The events are by time, the unused ones in the order of the evaluations.
+        The events are by time, the unused ones in the order of the evaluations. All say ``source``
+        and ``sample``, if these are given.
         """
         by_trace, unused = self._by_trace(evaluations)
         found: list[Event] = []
@@ -263,7 +267,7 @@ class TraceStore:
             interpretation, more = apply_evaluations(spans, self._mapping, self._options, mine)
             unused += more
             self.counts.labels += len(interpretation.labels)
-            found += label_events(trace, interpretation.labels)
+            found += label_events(trace, interpretation.labels, source=source, sample=sample)
         order = {one.origin: at for at, one in enumerate(evaluations)}
         unused.sort(key=lambda one: order[one.origin])
         return sorted(found, key=lambda event: (event.occurred_us, event.value)), unused

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.dedup.tables import published, tables_text
 from stream_metrics.core.engine.codec import SCHEMAS, schemas_text
+from stream_metrics.core.metrics.labels import HUMAN_FIRST
 from stream_metrics.live.layout import Identity
 
 TABLES: Final = "dedup.tables"
@@ -25,6 +26,8 @@ UNNAMED: Final[dict[str, Any]] = {
     VALUE_FORMAT: "json",
     "metrics.retrieval": [],
     "metrics.series_windows": {},
+    "metrics.labels": HUMAN_FIRST,
+    "labels.model_labellers": [],
 }
 
 _KEY: Final = "state.digest_key"
