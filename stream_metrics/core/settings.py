@@ -428,11 +428,11 @@ class MetricSettings(SettingsTable):
     turn_scope: Literal["last", "all"] = "last"
     """Whether there is one row for each conversation (its last turn) or one for each turn."""
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
-    """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
+    """Lengths of the sliding windows: a number and `s`, `m` or `h`, or `d` from two days on."""
     series_windows: dict[str, tuple[str, ...]] = Field({}, examples=[{"turns": ["30m", "24h"]}])
     """Which windows have the series that not all need, by group: `turns`, `iterations`, `loops`,
-    `duplicates`, `gates`, `routes`, `reranking` or `retrieval`. By default each window has all,
-    but for the default windows; metrics-prometheus.md lists which series those have."""
+    `duplicates`, `gates`, `routes`, `reranking`, `retrieval` or `estimates`. By default each window
+    has all, but for the default windows; metrics-prometheus.md lists which series those have."""
     dimension: Literal["agent", "release"] = "agent"
     """Whether window metrics are split by agent or by release (to compare a canary)."""
     agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS, examples=[["support", "research"]])

@@ -19,7 +19,7 @@ from stream_metrics.core.engine.label_sums import (
     ndcg_metrics,
     samples,
 )
-from stream_metrics.core.engine.state import SAMPLE, Cell, Conversation, Turn
+from stream_metrics.core.engine.state import SAMPLE, Cell, Conversation
 from stream_metrics.core.metrics.label_sums import (
     BOTH,
     GAIN,
@@ -141,7 +141,4 @@ def _labelled(iterations: list[IterationSums], sources: frozenset[str], at: int)
 
 def sampled(conversation: Conversation) -> bool:
     """Whether a turn of it is in a random sample: all others have no units."""
-    for turn in conversation.turns.values():
-        if turn.winners[SAMPLE]:
-            return True
-    return False
+    return any(turn.winners[SAMPLE] for turn in conversation.turns.values())
