@@ -12,6 +12,7 @@ however bad the model is; a bad model narrows nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import hypot
 from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.promql import (
@@ -123,6 +124,28 @@ def estimates(figure: str, sums: Mapping[str, Mapping[str, int]]) -> Estimates:
         _interval(combined(both, only, share, as_number), both.n) if both.n >= FEWEST else None,
         _interval(off(both, as_number), both.n) if both.n else None,
         {name: int(one.n) for name, one in zip(SAMPLES, (both, people, only), strict=True)},
+    )
+
+
+def difference(one: Interval, other: Interval) -> Interval:
+    """How much ``one`` is above ``other``, an estimate from another sample; both have bounds.
+
+    The distances of the bounds from their estimates are added as errors are (the square-and-add
+    method: Newcombe, Statistics in Medicine 17, 1998), so that the interval is as asymmetric as
+    they are.
+
+    >>> tuple(round(x, 6) for x in difference(Interval(0.5, 0.44, 0.56), Interval(0.3, 0.22, 0.38)))
+    (0.2, 0.1, 0.3)
+    """
+    assert one.low is not None
+    assert one.high is not None
+    assert other.low is not None
+    assert other.high is not None
+    value = one.value - other.value
+    return Interval(
+        value,
+        value - hypot(one.value - one.low, other.high - other.value),
+        value + hypot(one.high - one.value, other.value - other.low),
     )
 
 

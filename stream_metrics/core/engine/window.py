@@ -126,9 +126,20 @@ DEFAULT_WINDOWS: Final = window_specs(_DEFAULT_NAMES)
 def windows_by_group(windows: Collection[Window]) -> dict[str, list[str]]:
     """The names of windows that have each group of series; the inverse of ``window_specs``.
 
+    The group of estimates is left out where its windows are those by default: it is newer than
+    files that name the groups.
+
     >>> windows_by_group(window_specs(["30m", "1h"]))["turns"]
     ['1h']
     """
+    found = _by_group(windows)
+    usual = _by_group(window_specs([window.name for window in windows]))
+    if found[ESTIMATES] == usual[ESTIMATES]:
+        del found[ESTIMATES]
+    return found
+
+
+def _by_group(windows: Collection[Window]) -> dict[str, list[str]]:
     return {
         series.group: [window.name for window in windows if head in window.heads]
         for head, series in CODES.items()
