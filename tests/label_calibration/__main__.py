@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.machine import commit
 from tests.label_calibration.money import picture, table, widths
 from tests.label_calibration.page import Run, described, page
-from tests.label_calibration.study import PROMISED_FROM, Rate, coverage
+from tests.label_calibration.study import Rate, coverage
 from tests.label_calibration.world import FIGURES, World
 
 SIZES = (10, 30, 60, 150, 600)
@@ -42,7 +42,7 @@ def main() -> int:
             by_figure[rate.figure].append(rate)
         print(described(world), flush=True)
     rates = [rate for of in by_figure.values() for rate in of]
-    missed = [rate for rate in rates if rate.n >= PROMISED_FROM and not rate.kept]
+    missed = [rate for rate in rates if rate.promised and not rate.kept]
     lines = widths()
     minutes = time.process_time() / 60
     print(table(lines), f"{minutes:.1f} minutes of one core")

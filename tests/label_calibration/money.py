@@ -83,7 +83,7 @@ def table(lines: Lines) -> str:
     return "\n".join([f"| | {head} |", "|---|" + "---|" * len(BUDGETS), *rows, ""])
 
 
-LEFT, TOP, WIDTH, HEIGHT = 62.0, 92.0, 560.0, 260.0
+LEFT, TOP, WIDTH, HEIGHT = 62.0, 92.0, 690.0, 260.0
 _WIDEST: Final = 20.0  # points
 _KINDS: Final = ("fixed", "evidence rare", "evidence", "former hollow")
 
@@ -101,7 +101,7 @@ def picture(lines: Lines) -> str:
         *_axes(),
     ]
     for place, ((name, of), kind) in enumerate(zip(lines.items(), _KINDS, strict=True)):
-        x = LEFT + 150 * place
+        x = LEFT + 178 * place
         style = ' style="fill:none"' if kind == "former hollow" else ""
         found += [f'<path class="{kind}"{style} d="M{x:g} 50h26"/>', _text(x + 32, 54, name)]
         places = (f"{_x(m):.1f} {_y(w):.1f}" for m, w in zip(BUDGETS, of, strict=True))

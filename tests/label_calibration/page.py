@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from tests.label_calibration.money import BY_MODEL, BY_PERSON
-from tests.label_calibration.study import JUDGED, PROMISED, PROMISED_FROM, Rate
+from tests.label_calibration.study import FEW_FROM, JUDGED, PROMISED, PROMISED_FROM, Rate
 from tests.label_calibration.world import CONVERSATIONS, World
 
 NAMES: Final = {"sre": "SRE", "gain": "Good gain of an iteration", "ndcg@10": "NDCG@10"}
@@ -25,7 +25,7 @@ class Run(NamedTuple):
 
 def page(run: Run, rates: Sequence[Rate], money: str) -> str:
     """The page of a run."""
-    missed = [rate for rate in rates if rate.n >= PROMISED_FROM and not rate.kept]
+    missed = [rate for rate in rates if rate.promised and not rate.kept]
     kept = "The run below keeps it."
     if missed:
         listed = "".join(
@@ -35,9 +35,9 @@ def page(run: Run, rates: Sequence[Rate], money: str) -> str:
         )
         kept = f"**Not kept in the run below**, beyond chance:\n{listed}"
     words = _INTRO.format(
-        low=PROMISED[0], high=PROMISED[1], covered=PROMISED_FROM, kept=kept, judged=JUDGED,
-        conversations=CONVERSATIONS, day=run.day, minutes=run.cpu_minutes, versions=run.versions,
-        samples=run.samples, error=196 * (0.95 * 0.05 / run.samples) ** 0.5,
+        low=PROMISED[0], high=PROMISED[1], covered=PROMISED_FROM, few=FEW_FROM, kept=kept,
+        judged=JUDGED, conversations=CONVERSATIONS, day=run.day, minutes=run.cpu_minutes,
+        versions=run.versions, samples=run.samples, error=196 * (0.95 * 0.05 / run.samples) ** 0.5,
     )  # fmt: skip
     tables = [
         tables_of(figure, list(of)) for figure, of in groupby(rates, lambda rate: rate.figure)
@@ -90,7 +90,9 @@ known, and writes this page. The sources are in `tests/label_calibration`, and t
 `stream_metrics/core/alerts/estimates.py`.
 
 The promise: from {covered} conversations on that people labelled, intervals contain the true value
-in {low:.0f}% to {high:.0f}% of cases. {kept}
+in {low:.0f}% to {high:.0f}% of cases. NDCG needs {few} where 95% of results are good and those of a
+conversation are very alike (0.3): nearly all conversations then have an NDCG near 1, and samples
+often miss the few near 0. {kept}
 
 ## The worlds
 

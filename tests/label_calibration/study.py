@@ -14,6 +14,7 @@ from tests.label_calibration.world import FIGURES, Pool, World, pool
 JUDGED: Final = 1_000
 """Conversations that the model alone labelled, in every sample."""
 PROMISED_FROM: Final = 60
+FEW_FROM: Final = 600
 PROMISED: Final = (93.0, 97.0)
 """The per cent of intervals that contain the true value, from ``PROMISED_FROM`` on."""
 SOURCES: Final = ("human", "combined")
@@ -43,6 +44,16 @@ class Rate(NamedTuple):
     def error(self) -> float:
         """The standard error of ``covered``, if it is what is promised."""
         return 100 * float(np.sqrt(0.95 * 0.05 / self.samples))
+
+    @property
+    def promised(self) -> bool:
+        """Whether this many conversations are enough for the promise.
+
+        Where nearly all conversations have an NDCG near 1, and a few one near 0, samples often miss
+        the few.
+        """
+        few = self.figure.startswith("ndcg") and self.world.good > 0.9 and self.world.alike > 0.2
+        return self.n >= (FEW_FROM if few else PROMISED_FROM)
 
     @property
     def kept(self) -> bool:

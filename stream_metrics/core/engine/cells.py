@@ -145,7 +145,7 @@ CODES: Final[dict[str, Series]] = {
     ),
     "L": Series(
         "label_sums", ("figure", "sample", "sum"), ESTIMATES, ("24h",),
-        "Sums over conversations of random samples, for estimates from their labels",
+        "Sums over conversations of random samples, for estimates; of NDCG in ten-thousandths",
         (None, SAMPLES, SUMS[BOTH]),
     ),
 }  # fmt: skip
