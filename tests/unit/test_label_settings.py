@@ -35,7 +35,7 @@ def test_the_windows_of_estimates_can_be_chosen() -> None:
 def test_labels_that_come_late_need_state_for_as_long() -> None:
     """``labels.delay`` may not be longer than ``state.ttl``."""
     late: dict[str, Any] = {"labels": {"delay": "2d"}}
-    with pytest.raises(ValidationError, match="as long as `labels.delay`"):
+    with pytest.raises(ValidationError, match=r"as long as `labels\.delay`"):
         Settings(**late)
 
     assert Settings(**late, state={"ttl": "2d"}).labels.delay_ms == 172_800_000
