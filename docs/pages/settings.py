@@ -110,7 +110,8 @@ def part_of_state(name: str) -> bool:
     if part in ("dedup", "limits", "metrics"):
         return name not in ("metrics.turn_scope", "metrics.pools")
     return name in (
-        "kafka.value_format", "state.ttl", "state.digest_key", "state.digest_key_file"
+        "kafka.value_format", "labels.model_labellers", "state.ttl", "state.digest_key",
+        "state.digest_key_file",
     )  # fmt: skip
 
 

@@ -10,18 +10,18 @@ use crate::wire::{Bounds, RelevanceLabels};
 const KIND: &str = "relevance_labels";
 
 type DigestedLabels<'py> = (
-    i64,                  // `occurred_at`
-    Bound<'py, PyString>, // event
-    Bound<'py, PyBytes>,  // digest
-    Bound<'py, PyString>, // conversation
-    i64,                  // turn
-    Bound<'py, PyDict>,   // gains by result
-    Bound<'py, PyDict>,   // best routes by search
-    Bound<'py, PyDict>,   // by iteration, whether a search was needed
+    i64,                          // `occurred_at`
+    Bound<'py, PyString>,         // event
+    Bound<'py, PyBytes>,          // digest
+    Bound<'py, PyString>,         // conversation
+    i64,                          // turn
+    Bound<'py, PyDict>,           // gains by result
+    Bound<'py, PyDict>,           // best routes by search
+    Bound<'py, PyDict>,           // by iteration, whether a search was needed
     Option<Bound<'py, PyString>>, // labeller
-    Option<bool>,         // whether the labels are a model's, if the event says it
-    bool,                 // whether the turn is in the random sample
-    Bound<'py, PyTuple>,  // paths of unknown fields
+    Option<bool>,                 // whether the labels are a model's, if the event says it
+    bool,                         // whether the turn is in the random sample
+    Bound<'py, PyTuple>,          // paths of unknown fields
 );
 
 /// The items of labels as in `stream_metrics.core.engine.digested`; None if Python has to decide.
@@ -78,7 +78,10 @@ fn digested<'py>(
         results,
         routing,
         gate,
-        event.labeller.as_ref().map(|labeller| PyString::new(py, labeller)),
+        event
+            .labeller
+            .as_ref()
+            .map(|labeller| PyString::new(py, labeller)),
         event.by_model,
         event.random,
         PyTuple::new(py, &event.unknown)?,

@@ -37,6 +37,7 @@ from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.cli.trace_files import with_folders
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.limits import limit_of
+from stream_metrics.core.metrics.labels import by_model_text
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity
@@ -402,7 +403,8 @@ def _summary(report: dict[str, Any], out: Path) -> None:
     table.add_row("rejected", f"{counts['invalid']:,}")
     table.add_row("conversations", f"{counts['conversations']:,}")
     table.add_row("results", f"{counts['results']:,}, of them {counts['duplicates']:,} duplicates")
-    table.add_row("documents", f"{counts['unique']:,}, of them {counts['labelled']:,} labelled")
+    labelled = f"{counts['labelled']:,} labelled{by_model_text(counts)}"
+    table.add_row("documents", f"{counts['unique']:,}, of them {labelled}")
     unknown = "- (no document has a label)" if without_labels(report) else "-"
     for name, title in (("srr", "SRR"), ("sre", "SRE"), ("avg_gain", "gain per result")):
         value = figures[name]["value"]

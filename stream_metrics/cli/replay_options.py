@@ -15,6 +15,7 @@ from stream_metrics.cli.predicates import (
     predicate_settings,
 )
 from stream_metrics.cli.settings import Settings, masked_settings
+from stream_metrics.core.metrics.labels import HUMAN_FIRST
 from stream_metrics.core.metrics.ranking.names import MetricNameError
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.replay.outcome import ReplayOptions
@@ -107,6 +108,11 @@ def _shown(
     found["dedup"]["tables"] = settings.dedup.in_force().number
     found["limits"] = asdict(settings.limits.in_force())
     found["evaluation"]["metrics"] = list(chosen.metrics)
+    # Without these, a report is that of a release which did not tell models from people.
+    if settings.metrics.labels == HUMAN_FIRST:
+        del found["metrics"]["labels"]
+    if not settings.labels.model_labellers:
+        del found["labels"]["model_labellers"]
     for name in ("batch_results", "hpo_folder"):
         del found["evaluation"][name]
     found["evaluation"] |= predicate_settings(rule)

@@ -37,6 +37,7 @@ def recorded(count: int = 400) -> list[Record]:
     search = {"search_id": "s", "results": found}
     judged = [{"result_id": "r0", "gain": 3}, {"result_id": "nowhere", "gain": 1}]
     revised = [{"result_id": "r0", "gain": 1}, {"result_id": "r2", "gain": 2}]
+    by_model = [{"result_id": "r0", "gain": 4}, {"result_id": "r1", "gain": 3}]
     named = "z\u00e4hler \U0001f50e"  # its code points and its UTF-16 are sorted differently
     return [
         Record(b"{broken"),
@@ -44,6 +45,7 @@ def recorded(count: int = 400) -> list[Record]:
         *traffic(count),
         event("search_iteration", named, 1, iteration=1, searches=[search]),
         event("relevance_labels", named, 7, labels=revised),
+        event("relevance_labels", named, 8, labels=by_model, source="model", sample="random"),
         event("search_iteration", "\uffee", 1, iteration=1, searches=[search]),
         event("search_iteration", "forgotten", 1, iteration=1, searches=[search]),
         event("forget", "forgotten", 2),

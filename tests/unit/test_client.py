@@ -87,12 +87,13 @@ def test_recorded_calls_become_events_that_the_worker_accepts() -> None:
                 step.gate("skip")
             turn.completed("30 days", question="How long?", relevant={"a": 3})
         recording.label("conversation-17", turn.number, {first.result_ids[0]: 3, "r-9": None})
-        turn.label(routing={"call-7": "mail"}, gate={2: False}, labeller="judge")
+        turn.label(routing={"call-7": "mail"}, gate={2: False}, labeller="judge", source="model")
+        turn.label(source="human", sample="random")
         recording.forget("conversation-17")
 
     assert first == RecordedSearch("1.1", ("1.1.1", "r-9"))
     assert second == RecordedSearch("call-7", ())
-    assert [decoded(event).conversation_id for event in events] == ["conversation-17"] * 8
+    assert [decoded(event).conversation_id for event in events] == ["conversation-17"] * 9
     envelope = ("event_id", "occurred_at", "conversation_id")
     said = [{k: v for k, v in event.items() if k not in envelope} for event in events]
     iteration = {"type": "search_iteration", "turn": 1, "agent": "support", "release": "2026-11"}
@@ -114,9 +115,10 @@ def test_recorded_calls_become_events_that_the_worker_accepts() -> None:
          "relevant": {"a": 3}},
         {"type": "relevance_labels", "turn": 1, "labels": [
             {"result_id": "1.1.1", "gain": 3}, {"result_id": "r-9", "gain": None}]},
-        {"type": "relevance_labels", "turn": 1, "labeller": "judge",
+        {"type": "relevance_labels", "turn": 1, "labeller": "judge", "source": "model",
          "routing": [{"search_id": "call-7", "optimal": "mail"}],
          "gate": [{"iteration": 2, "search_needed": False}]},
+        {"type": "relevance_labels", "turn": 1, "source": "human", "sample": "random"},
         {"type": "forget"},
     ]  # fmt: skip
 
@@ -581,7 +583,7 @@ def test_no_call_raises_whatever_it_is_given(junk: list[Any]) -> None:
             step.gate(d, score=e)
             step.search(f, g, route=h, route_scores=i, scores=a, before=b, search_id=c)
         turn.completed(d, question=e, relevant=f, dimensions=g, reference_answers=h)
-        recording.label(i, a, b, routing=c, gate=d, labeller=e)
+        recording.label(i, a, b, routing=c, gate=d, labeller=e, source=f, sample=g)
         recording.forget(f)
 
     assert recording.sent + recording.failed == 5

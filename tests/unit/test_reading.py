@@ -14,6 +14,7 @@ from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.reading import LISTED, LeftOut, Reading, ReadResult, ReadTurn
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import DeadLetter, Record
+from stream_metrics.core.metrics.labels import Counting
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.traffic import TrafficProfile, generate
 from tests.unit.test_state_partition import NOON_S
@@ -169,6 +170,30 @@ def test_a_label_says_who_gave_it() -> None:
         (2, "the search itself"),
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("counting", "expected"),
+    [
+        ("human_first", [(3, "me"), (2, "judge, a model"), (1, "the search itself"), (None, "me")]),
+        ("human", [(3, "me"), None, (1, "the search itself"), (None, "me")]),
+        ("model", [(0, "judge, a model"), (2, "judge, a model"), None, None]),
+    ],
+)
+def test_the_label_that_counts_is_shown_with_its_source(
+    counting: Counting, expected: list[Any]
+) -> None:
+    """A person's, else the model's, or those of one source, as the setting has it."""
+    person = {**labelled("c", {"r1.1": 3, "r1.4": None}), "labeller": "me"}  # type: ignore[dict-item]
+    model = labelled("c", {"r1.1": 0, "r1.2": 2}) | {
+        "event_id": "other", "labeller": "judge", "source": "model",
+    }  # fmt: skip
+    sent: list[dict[str, Any]]
+    sent = [{"doc_id": "a"}, {"doc_id": "b"}, {"doc_id": "c", "gain": 1}, {"doc_id": "d"}]
+
+    turn = read(found(1, *sent), person, model, config=EngineConfig(labels=counting)).turn(1)
+
+    assert [one.label and (*one.label,) for one in results(turn)] == expected
 
 
 def test_a_withdrawn_label_is_said_to_be_withdrawn() -> None:

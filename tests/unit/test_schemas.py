@@ -164,7 +164,36 @@ async def test_only_conversations_with_sources_have_the_third_schema() -> None:
     async for _, parts in store.conversations(0):
         header = stored_header(parts.hot)
         schemas[header.conversation_id] = header.schema
-    assert schemas == {"both": 3, "drawn": 3, "people": 1, "forgotten": 2, "waiting": 3}
+    assert schemas == {"both": 3, "drawn": 3, "people": 1, "forgotten": 1, "waiting": 3}
+
+
+async def test_labels_of_a_model_that_come_to_stored_state_change_its_schema() -> None:
+    """An event without any label does not, whoever sent it, and leaves the stored bytes alone."""
+    store = await written(2)
+    before = await dump(store)
+    found = next(r for r in records() if r.value and b'"search_iteration"' in r.value)
+    sent = json.loads(found.value or b"") | {"type": "relevance_labels", "source": "model"}
+    empty = sent | {"event_id": "empty", "labels": []}
+    label = sent | {"event_id": "label", "labels": [{"result_id": "any", "gain": 1}]}
+    partition = await owner(store, 2, b"next")
+
+    async def send(body: dict[str, Any]) -> None:
+        offset = partition.positions[TOPIC].offset
+        record = structs.replace(found, value=json.dumps(body).encode(), offset=offset)
+        await partition.process([record], once)
+
+    await send(empty)
+    unchanged = await dump(store)
+    await send(label)
+    await send(label | {"event_id": "again", "occurred_at": label["occurred_at"], "turn": 2})
+
+    assert unchanged["conversations"] == before["conversations"]
+    schemas = {
+        header.schema
+        async for _, parts in store.conversations(0)
+        if (header := stored_header(parts.hot)).conversation_id == sent["conversation_id"]
+    }
+    assert schemas == {3}
 
 
 def test_a_conversation_of_a_later_schema_is_refused() -> None:

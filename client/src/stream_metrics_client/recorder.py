@@ -440,10 +440,19 @@ class Turn(_NoOpContext):
         routing: Mapping[str, str | None] | None = None,
         gate: Mapping[int, bool | None] | None = None,
         labeller: str | None = None,
+        source: str | None = None,
+        sample: str | None = None,
     ) -> None:
         """Label this turn, as `Recorder.label` does."""
         self._recorder.label(
-            self.conversation_id, self.number, gains, routing=routing, gate=gate, labeller=labeller
+            self.conversation_id,
+            self.number,
+            gains,
+            routing=routing,
+            gate=gate,
+            labeller=labeller,
+            source=source,
+            sample=sample,
         )
 
 

@@ -158,7 +158,7 @@ def _latest_schema(conversation: Conversation, schema: int) -> int:
         kind = BY_CODE[event.kind]
         if kind.by_model or (kind.labels and event.items[3]):
             return SCHEMA_WITH_SOURCES
-    return SCHEMAS[-1] if conversation.events else schema
+    return schema  # what had sources was forgotten
 
 
 def encode_stub(schema: int) -> Parts:

@@ -158,7 +158,7 @@ class Plan:
                     self._limit_waiting_labels([turn], labels)
         elif kind.labels:
             self._limit_waiting_labels([turn], kind, event)
-            if kind.by_model or event.items[3]:
+            if event.items[3] or (kind.by_model and not event.empty):
                 self._note_sources()
         if not event.empty:
             plan.events.append(event)

@@ -426,6 +426,8 @@ MODEL_LABELS: Final = EventType(
     by_model=True,
 )  # fmt: skip
 
+LABEL_TYPES: Final = (RELEVANCE_LABELS, MODEL_LABELS)
+
 TURN_COMPLETED: Final = EventType(
     "turn_completed",
     3,
@@ -442,7 +444,6 @@ TURN_COMPLETED: Final = EventType(
     ),
 )
 
-LABEL_TYPES: Final = (RELEVANCE_LABELS, MODEL_LABELS)
 EVENT_TYPES: Final = (SEARCH_ITERATION, RELEVANCE_LABELS, TURN_COMPLETED, MODEL_LABELS)
 
 OF_PAYLOAD: Final[dict[type, EventType]] = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Final, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 HUMAN: Final = "human"
 MODEL: Final = "model"
@@ -58,6 +58,16 @@ def labelled_by(labelled: int, by_model: int) -> dict[str, dict[str, int]]:
         return {}
     by_human = labelled - by_model
     return {"labelled_by": ({HUMAN: by_human} if by_human else {}) | {MODEL: by_model}}
+
+
+def by_model_text(counts: Mapping[str, Any]) -> str:
+    """How many of the labelled documents of a report have a model's label; empty if none has.
+
+    >>> by_model_text({"labelled_by": {"human": 3, "model": 1_002}}), by_model_text({})
+    (', 1,002 of these by a model', '')
+    """
+    number = counts.get("labelled_by", {}).get(MODEL, 0)
+    return f", {number:,} of these by a model" if number else ""
 
 
 LABEL_METRICS: Final = frozenset({"cg", "rg", "dcg", "drg", "avg_gain", "rag", "drag", "sre"})

@@ -70,7 +70,8 @@ def _replayed(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     if without_labels(report):
         found |= {name: _parts({}, "value") for name in found if uses_labels(name)}
     for name, count in (report.get("counts") or {}).items():
-        found[f"counts.{name}"] = {"value": count}
+        if not isinstance(count, dict):  # `labelled_by` is one
+            found[f"counts.{name}"] = {"value": count}
     return found | {name: _parts({}, "mean") for name in ANSWERS}
 
 

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.events.turns import turn_text
+from stream_metrics.core.metrics.labels import by_model_text
 from stream_metrics.lab.choices import CONFIDENCE
 from stream_metrics.lab.evaluation.estimates import LANGUAGE
 from stream_metrics.lab.evaluation.observations import MACRO, uses_labels
@@ -162,6 +163,7 @@ def _context(report: Report) -> dict[str, str]:
     context = {}
     if counts["unique"]:
         said = f"{counts['labelled']:,} of {counts['unique']:,} documents have a label"
+        said += by_model_text(counts)
         context = dict.fromkeys(("sre", "avg_gain"), said)
     if gate.get("labelled"):
         saved = gate["correct_skip"]
