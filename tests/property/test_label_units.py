@@ -116,7 +116,7 @@ def test_the_stream_has_sums_of_every_sample() -> None:
             (common["conversation_id"], json.dumps({**event, **common, "event_id": f"e{n}-{at}"}))
             for at, event in enumerate(events)
         ]
-    stream = [(str(name).encode(), text.encode(), None) for name, text in texts]
+    stream: list[KeyedRecord] = [(str(n).encode(), text.encode(), None) for n, text in texts]
     sums = [one for one in json.loads(expected(stream))["sums"] if one["name"] == "label_sums"]
 
     assert {(one["sample"], one["figure"]) for one in sums} == {

@@ -24,6 +24,7 @@ from stream_metrics.core.alerts.promql import (
     over,
     sqrt,
 )
+from stream_metrics.core.engine.cells import BY_SERIES, split_code
 from stream_metrics.core.metrics.label_sums import SAMPLES, in_units, is_share
 
 Keep = Callable[[str, Value], Value]
@@ -42,6 +43,7 @@ EDGE: Final = 0.05
 _TUNED: Final = 2  # λ comes from the conversations that the variance comes from
 _MOST: Final = 700  # exp of more is no double
 _UNLIMITED: Final = 1e9
+_SUMS: Final = BY_SERIES["label_sums"] + "|"
 
 
 class Sums(NamedTuple):
@@ -125,6 +127,16 @@ def estimates(figure: str, sums: Mapping[str, Mapping[str, int]]) -> Estimates:
         _interval(off(both, as_number), both.n) if both.n else None,
         {name: int(one.n) for name, one in zip(SAMPLES, (both, people, only), strict=True)},
     )
+
+
+def estimates_of(sums: Mapping[str, int]) -> dict[str, Estimates]:
+    """The estimates of each figure, from sums by series code; other series are left out."""
+    by_figure: dict[str, dict[str, dict[str, int]]] = {}
+    for code, value in sums.items():
+        if code.startswith(_SUMS):
+            figure, sample, name = split_code(code)[1]
+            by_figure.setdefault(figure, {}).setdefault(sample, {})[name] = value
+    return {figure: estimates(figure, of) for figure, of in sorted(by_figure.items())}
 
 
 def difference(one: Interval, other: Interval) -> Interval:

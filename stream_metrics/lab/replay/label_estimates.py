@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stream_metrics.core.alerts.estimates import Estimates, Interval, estimates
+from stream_metrics.core.alerts.estimates import Estimates, Interval, estimates_of
 from stream_metrics.core.engine.cells import ESTIMATES, split_code
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import Sums, add
@@ -41,14 +41,7 @@ def estimates_block(sums: LabelSums, dimension: str) -> dict[str, Any]:
 
 def _figures(sums: Sums) -> dict[str, Any]:
     """Each figure with its estimates."""
-    by_figure: dict[str, dict[str, dict[str, int]]] = {}
-    for code, value in sums.items():
-        figure, sample, name = split_code(code)[1]
-        by_figure.setdefault(figure, {}).setdefault(sample, {})[name] = value
-    return {
-        figure: _shown(estimates(figure, by_sample))
-        for figure, by_sample in sorted(by_figure.items())
-    }
+    return {figure: _shown(found) for figure, found in estimates_of(sums).items()}
 
 
 def _shown(found: Estimates) -> dict[str, Any]:
