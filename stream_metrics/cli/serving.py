@@ -57,6 +57,7 @@ from stream_metrics.live.page.one_process import document
 from stream_metrics.live.ports import StateStore, Superseded
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.web import WebOptions, guard, make_app
+from stream_metrics.live.worker.ahead import AheadDecoder
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.ownership.identity import OtherIdentity
@@ -168,6 +169,7 @@ class ServeProcess(WorkerProcess):
         letters = LocalDeadLetters(self._database, self.clock.now_ms)
         published = self.publish(space, generation, letters)
         state = self.keep_state(settings, generation, layout, space, published)
+        self.receiver.ahead = AheadDecoder(state.options)
         source = LocalSource(self.records, generation.group, [EVENTS], self.retry)
         options = LoopOptions(
             (EVENTS,),
