@@ -131,7 +131,7 @@ class ModelEndpoint:
             fault = self.faults.popleft()
         elif self.misfortunes and self.chance.random() < self.share:
             fault = self.chance.choice(self.misfortunes)
-        charged = fault not in (limits, unavailable_key, refuses)
+        charged = fault not in (limits, unavailable_key, refuses, redirects)
         self.calls.append(Call(at, document_of(body), self._charge(body) if charged else Cost()))
         return await fault(request, self, body)
 
@@ -221,6 +221,23 @@ async def unavailable_key(
 async def refuses(_: web.Request, model: ModelEndpoint, body: dict[str, Any]) -> web.Response:
     """The text is not accepted."""
     return web.json_response({"error": {"message": document_of(body)}}, status=400)
+
+
+async def redirects(request: web.Request, model: ModelEndpoint, _: dict[str, Any]) -> web.Response:
+    """The answer is said to be elsewhere, where it is."""
+    return web.Response(status=307, headers={"Location": str(request.url)})
+
+
+async def nests(_: web.Request, model: ModelEndpoint, body: dict[str, Any]) -> web.Response:
+    """JSON with too many levels."""
+    return web.Response(text="[" * 200_000, content_type="application/json")
+
+
+async def overcharges(_: web.Request, model: ModelEndpoint, body: dict[str, Any]) -> web.Response:
+    """More tokens than any call has."""
+    completion = model.completion(body, str(grade_of(document_of(body))))
+    completion["usage"]["prompt_tokens"] = 10**30
+    return web.json_response(completion)
 
 
 async def babbles(_: web.Request, model: ModelEndpoint, body: dict[str, Any]) -> web.Response:

@@ -164,6 +164,8 @@ async def test_a_grade_is_asked_for_once(tmp_path: Path, endpoint: ModelEndpoint
         (model.never_answers, "timeout"),
         (model.drips, "timeout"),
         (model.unavailable_key, "denied"),
+        (model.redirects, "denied"),
+        (model.nests, "garbage"),
     ],
 )
 async def test_after_a_fault_it_asks_again(
@@ -256,6 +258,16 @@ async def test_without_a_word_about_usage_all_that_was_reserved_is_spent(
         assert await at.grade("grade-1") == 1
         assert at.spending.total.tokens > endpoint.cost.tokens
         assert at.spending.held == Cost()
+
+
+async def test_impossible_usage_is_taken_for_none(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    """It would end the day's sample."""
+    endpoint.faults.append(model.overcharges)
+    async with stand(tmp_path, endpoint) as at:
+        assert [await at.grade("grade-1"), await at.grade("grade-2")] == [1, 2]
+        assert at.spending.total.tokens < 10**6
 
 
 async def test_an_interrupted_call_stays_in_the_budget(

@@ -25,6 +25,8 @@ FAILURES: Final[tuple[Failure, ...]] = (
     "timeout", "connection", "limited", "server_error", "garbage", "refused", "denied",
 )  # fmt: skip
 LONGEST_WAIT_SECONDS: Final = 3_600.0
+MOST_TOKENS: Final = 1 << 32
+"""More than any call uses: an endpoint that says more says nothing about usage."""
 _DENIED: Final = frozenset({401, 403, 404, 405, 407})
 _AGAIN: Final = frozenset({408, 409, 425})
 
@@ -84,6 +86,9 @@ class OpenAiEndpoint:
             api_key=options.key or "none",
             timeout=options.timeout_seconds,
             max_retries=0,  # each attempt is reserved by itself
+            http_client=openai.DefaultAsyncHttpxClient(
+                follow_redirects=False,  # it would be a further call, and send texts elsewhere
+            ),
         )
 
     async def ask(self, prompt: Prompt) -> Answer:
@@ -106,7 +111,7 @@ class OpenAiEndpoint:
             raise EndpointFailed("connection", charged=_was_sent(error)) from None
         except openai.APIStatusError as error:
             raise _of_status(error.status_code, error.response.headers) from None
-        except (openai.OpenAIError, ValueError):
+        except (openai.OpenAIError, ValueError, RecursionError):
             raise EndpointFailed("garbage") from None
         return _answer(found)
 
@@ -124,7 +129,7 @@ def _of_status(status: int, headers: Mapping[str, str]) -> EndpointFailed:
     wait = retry_after(headers.get("retry-after"), time.time())
     if status == 429:
         return EndpointFailed("limited", status, wait, charged=False)
-    if status in _DENIED:
+    if status in _DENIED or 300 <= status < 400:
         return EndpointFailed("denied", status, wait, charged=False)
     if status in _AGAIN or status >= 500:
         return EndpointFailed("server_error", status, wait)
@@ -167,7 +172,7 @@ def _answer(found: Any) -> Answer:
         raise EndpointFailed("garbage")
     counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
     prompt, answer = (
-        count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+        count if type(count) is int and 0 <= count <= MOST_TOKENS else None
         for count in counts
     )
     return Answer(text, prompt, answer)
