@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from stream_metrics.core.judge.budget import DAY_MS, Book, Cost, Entry, Limits
+from stream_metrics.live.judge.ledger import Hold, Ledger
 
 NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
 DAY = 20_000
@@ -90,3 +93,43 @@ def test_what_is_no_entry_is_refused(data: bytes) -> None:
     """With a message that quotes nothing of it."""
     with pytest.raises(ValueError, match="no entry of a judge's budget"):
         Entry.decode(data)
+
+
+class OneLog:
+    """Implements ``EntryStore`` over a book that all share; ``first`` is called before a write."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.first: Callable[[], None] = lambda: None
+
+    async def refresh(self) -> None:
+        """There is nothing to read."""
+
+    async def write(self, day: int, writer: str, entry: Entry | None) -> None:
+        """Store at once."""
+        self.first()
+        self.book.put(day, writer, entry)
+
+
+async def test_a_call_that_another_judge_forestalled_is_not_reserved() -> None:
+    """Also if it would have been the first of the day."""
+    store = OneLog(book())
+    ledger = Ledger(store, store.book, Limits(tokens_per_day=100), "late", lambda: NOON_MS)
+    store.first = lambda: store.book.put(DAY, "early", spent(0, held=60, now_ms=NOON_MS))
+    assert await ledger.reserve(Cost(60)) == "held"
+    assert store.book.spending(DAY, NOON_MS).total == Cost(60)
+    assert store.book.entry(DAY, "late").calls == 0
+
+
+async def test_a_call_that_is_interrupted_while_another_is_reserved_is_used() -> None:
+    """Not held for ever."""
+    store = OneLog(book())
+    ledger = Ledger(store, store.book, Limits(), "one", lambda: NOON_MS)
+    hold = await ledger.reserve(Cost(60))
+    assert isinstance(hold, Hold)
+    store.first = lambda: ledger.abandon(hold)
+    other = await ledger.reserve(Cost(7))
+    store.first = lambda: None
+    assert isinstance(other, Hold)
+    await ledger.settle(other, Cost(5))
+    assert store.book.spending(DAY, NOON_MS).used == Cost(65)

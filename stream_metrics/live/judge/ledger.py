@@ -96,11 +96,11 @@ class Ledger:
             day = day_of(now_ms)
             verdict = self._book.verdict(self._limits, cost, now_ms)
             if verdict == "granted":
-                entry = self._entry(day).with_call(cost, now_ms)
-                await self._write(day, entry)
+                self._keep(day, self._entry(day))  # it counts if the call is not granted in the end
+                await self._write(day, self._entry(day).with_call(cost, now_ms))
                 verdict = self._book.verdict(self._limits, cost, now_ms, included=True)
                 if verdict == "granted":
-                    self._keep(day, entry)
+                    self._keep(day, self._entry(day).with_call(cost, now_ms))
                     return Hold(day, cost)
                 await self._write(day, self._entry(day))
             if verdict == "spent" and self._book.spending(day, now_ms).ended_ms is None:
