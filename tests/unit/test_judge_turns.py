@@ -282,3 +282,18 @@ def test_what_was_erased_is_not_asked_about_when_it_comes_later() -> None:
     assert turns.offsets() == {("searches", 0): 7}
     turns.forget_old((NOON_S + 8 + 900) * 1000)
     assert turns.offsets() == {}
+
+
+def test_a_clock_that_is_ahead_holds_up_no_turn() -> None:
+    """Neither its own, nor those that came after it, nor what is committed after a ``forget``."""
+    turns = opened()
+    now_ms = NOON_S * 1000
+    ahead = 10 * 365 * 86_400
+    turns.add(record(search({"title": "A"}), ahead), 1.0, now_ms)
+    other = search({"title": "B"}) | {"turn": 2, "event_id": "other"}
+    turns.add(record(other, 1), 1.0, now_ms + 1_000)
+    erased = {"type": "forget", "event_id": "f", "occurred_at": NOON_S - 9, "conversation_id": "c"}
+    turns.add(record(erased, ahead), 1.0, now_ms + 1_000)
+    assert [turn.number for turn in due(turns, 61)] == [1, 2]
+    turns.forget_old(now_ms + KEPT_MS + 1_000)
+    assert turns.offsets() == {}

@@ -40,6 +40,7 @@ HELP: Final[Mapping[Problem, str]] = {
     "no_text": "a result has no title, snippet or content: send one of them, and where events come "
     'from traces, leave `otlp.content` at "on"',
 }
+_ANY_TIME: Final = 1 << 62
 
 
 class Ask(NamedTuple):
@@ -200,10 +201,11 @@ def _has_text(sent: Result) -> bool:
 
 
 class _Erased(NamedTuple):
-    """The latest ``forget`` of a conversation, and the record that had it."""
+    """The latest ``forget`` of a conversation, and the record that had it, of ``time_ms``."""
 
     event: Event
     record: Record
+    time_ms: int
 
 
 class OpenTurns:
@@ -228,10 +230,11 @@ class OpenTurns:
     def __len__(self) -> int:
         return len(self._changed) + len(self._looked_at)
 
-    def add(self, record: Record, rate: float) -> None:
+    def add(self, record: Record, rate: float, now_ms: int = _ANY_TIME) -> None:
         """Process the next record of a log; ``rate`` is the highest rate of any day.
 
-        A record that is no valid event is ignored: a worker tells of it.
+        A record that is no valid event is ignored: a worker tells of it. One whose time is after
+        ``now_ms`` was written by a clock that is ahead, and is taken for one of now.
         """
         key = record.key
         if key is None or not self._sampler.includes(key.decode("utf-8", "replace"), rate):
@@ -249,29 +252,31 @@ class OpenTurns:
         if isinstance(sent, Forget):
             before = self._erased.get(event.conversation_id)
             if before is None or before.event.version < event.version:
-                self._erased[event.conversation_id] = _Erased(event, record)
+                at_ms = min(record.timestamp_ms or 0, now_ms)
+                self._erased[event.conversation_id] = _Erased(event, record, at_ms)
             for turn in list(self._turns.get(event.conversation_id, {}).values()):
                 turn.add(event)
                 if not turn.exists:
                     self._drop(turn)
         elif isinstance(sent, SearchIteration | TurnCompleted):
-            turn = self._turn(event, record)
+            turn = self._turn(event, record, now_ms)
             turn.add(event)
-            turn.last_ms = max(turn.last_ms, record.timestamp_ms or 0)
+            turn.last_ms = max(turn.last_ms, min(record.timestamp_ms or 0, now_ms))
             turn.bytes += len(record.value or b"")
             self.bytes += len(record.value or b"")
             self._looked_at.pop(turn, None)
             self._changed.pop(turn, None)
             self._changed[turn] = None
         elif sent.source == "model" and sent.labeller == self._labeller:
-            self._turn(event, record).grade(label.result_id for label in sent.labels or ())
+            turn = self._turn(event, record, now_ms)
+            turn.grade(label.result_id for label in sent.labels or ())
 
-    def _turn(self, event: Event, record: Record) -> OpenTurn:
+    def _turn(self, event: Event, record: Record, now_ms: int) -> OpenTurn:
         turns = self._turns.setdefault(event.conversation_id, {})
         turn = turns.get(event.turn)
         if turn is None:
             turn = turns[event.turn] = OpenTurn(event.conversation_id, event.turn, self._step)
-            turn.last_ms = record.timestamp_ms or 0
+            turn.last_ms = min(record.timestamp_ms or 0, now_ms)
             self._looked_at[turn] = None
             if (erased := self._erased.get(event.conversation_id)) is not None:
                 turn.add(erased.event)
@@ -308,7 +313,7 @@ class OpenTurns:
             self._erased = {
                 conversation: one
                 for conversation, one in self._erased.items()
-                if (one.record.timestamp_ms or 0) > before_ms
+                if one.time_ms > before_ms
             }
 
     def make_room(self, most_bytes: int) -> None:
@@ -325,7 +330,7 @@ class OpenTurns:
         for turn in (*self._changed, *self._looked_at):
             for log, offset in turn.offsets.items():
                 found[log] = min(offset, found.get(log, offset))
-        for _, record in self._erased.values():
+        for _, record, _ in self._erased.values():
             log = (record.topic, record.partition)
             found[log] = min(record.offset, found.get(log, record.offset))
         return found

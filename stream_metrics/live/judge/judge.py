@@ -196,11 +196,11 @@ class Judge:
         else:
             self._inputs.rest()
             await self._retry.pause(FULL_SECONDS)
-        rate = self._ledger.highest_rate(self._options.rate)
+        rate, now_ms = self._ledger.highest_rate(self._options.rate), self._ledger.now_ms()
         for record in records:
             turns = self._partitions.of(record.partition)
             if turns is not None:
-                turns.add(record, rate)
+                turns.add(record, rate, now_ms)
         self._start()
         await self._inputs.commit()
         self._tell()

@@ -70,7 +70,7 @@ class Ledger:
         self._book = book
         self._limits = limits
         self._writer = writer
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._lock = asyncio.Lock()
         self._mine: dict[int, Entry] = {}  # what is true of this process, be it stored or not
         self._revision = 0
@@ -79,7 +79,7 @@ class Ledger:
         """Read the book, and delete entries that nobody needs any more."""
         async with self._lock:
             await self._store.refresh()
-            for day, writer in self._book.outdated(day_of(self._now_ms())):
+            for day, writer in self._book.outdated(day_of(self.now_ms())):
                 await self._store.write(day, writer, None)
                 self._book.put(day, writer, None)
 
@@ -92,7 +92,7 @@ class Ledger:
         """Reserve a call that costs at most so much; the verdict if it must not be made."""
         async with self._lock:
             await self._store.refresh()
-            now_ms = self._now_ms()
+            now_ms = self.now_ms()
             day = day_of(now_ms)
             verdict = self._book.verdict(self._limits, cost, now_ms)
             if verdict == "granted":
@@ -115,7 +115,7 @@ class Ledger:
         """
         async with self._lock:
             entry = self._entry(hold.day)
-            settled = entry.settled(hold.cost, hold.cost if used is None else used, self._now_ms())
+            settled = entry.settled(hold.cost, hold.cost if used is None else used, self.now_ms())
             self._keep(hold.day, settled)
             with suppress(Unavailable):
                 await self._write(hold.day, settled)
@@ -127,7 +127,7 @@ class Ledger:
             return found
         async with self._lock:
             await self._store.refresh()
-            now_ms = self._now_ms()
+            now_ms = self.now_ms()
             if self._book.rate(day) is None and -KEPT_DAYS <= day - day_of(now_ms) <= 1:
                 self._keep(day, self._entry(day).changed(now_ms, rate=configured))
                 await self._write(day, self._entry(day))
@@ -140,7 +140,7 @@ class Ledger:
 
     def state(self) -> State:
         """What is known of today."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         day = day_of(now_ms)
         return State(
             self._book.spending(day, now_ms),
@@ -154,7 +154,7 @@ class Ledger:
 
         It is stored with what is written next.
         """
-        entry = self._entry(hold.day).settled(hold.cost, hold.cost, self._now_ms())
+        entry = self._entry(hold.day).settled(hold.cost, hold.cost, self.now_ms())
         self._keep(hold.day, entry)
 
     def _entry(self, day: int) -> Entry:
