@@ -197,10 +197,44 @@ async def test_a_document_without_a_grade_is_given_up(
 async def test_an_outage_costs_no_grade(tmp_path: Path, endpoint: ModelEndpoint) -> None:
     """However long it lasts, since no other document is answered meanwhile."""
     endpoint.faults.extend([model.breaks] * 30)
-    async with stand(tmp_path, endpoint, attempts=2) as at:
+    async with stand(tmp_path, endpoint, attempts=2, speed=1000.0) as at:
         found = await asyncio.gather(*(at.grade(f"grade-{n % 5} {n}") for n in range(10)))
         assert found == [n % 5 for n in range(10)]
         assert any("server_error (HTTP 500)" in why for why in at.noted.told)
+
+
+async def test_an_outage_costs_little_of_the_budget(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    """Of five minutes, though each call that failed may have been charged."""
+    endpoint.misfortunes, endpoint.share = (model.breaks,), 1.0
+    async with stand(tmp_path, endpoint, speed=100.0) as at:
+        asking = [asyncio.create_task(at.grade(f"grade-1 {n}")) for n in range(50)]
+        await asyncio.wait(asking, timeout=3)
+        assert len(endpoint.calls) < 40
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_a_document_that_is_to_come_later_is_not_given_up(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    """Though others are answered meanwhile: the endpoint limits calls, whichever they are."""
+
+    async def limits_one(request, at, body):  # type: ignore[no-untyped-def]
+        one = "grade-4" in model.document_of(body)
+        often = endpoint.documents["grade-4"] <= 5
+        return await (model.limits if one and often else model.answers)(request, at, body)
+
+    endpoint.misfortunes, endpoint.share = (limits_one,), 1.0
+    async with stand(tmp_path, endpoint, attempts=2) as at:
+        limited = asyncio.create_task(at.grade("grade-4"))
+        number = 0
+        while not limited.done():
+            assert isinstance(await at.grade(f"grade-1 {number}"), int)
+            number += 1
+        assert await limited == 4
 
 
 async def test_a_document_that_breaks_the_endpoint_is_given_up(

@@ -2,7 +2,8 @@
 
 Each attempt is reserved before it is made. How long to wait after a failure is drawn at random, so
 that judges do not come back together. An endpoint that fails for a long time costs no grade: a
-failure counts against a document only if others were answered meanwhile.
+failure counts against a document only if others were answered meanwhile. It costs little of the
+budget, too: while nothing is answered, one call is made at a time, and the next one after a pause.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Final, Literal, Protocol
 
 import structlog
@@ -29,6 +31,9 @@ LONGEST_SECONDS: Final = 60.0
 DENIED_SECONDS: Final = 60.0
 FAILING_SECONDS: Final = 5.0
 """For so long no call must have been answered until the endpoint is said to fail."""
+LIMITED: Final = 20
+"""A document is to come later (429) so many times until that counts as an attempt: it tells of the
+endpoint, unless it never ends."""
 ROOM_SECONDS: Final = 1.0
 """How long to wait for room in the budget of a minute, or for what is in flight."""
 
@@ -75,6 +80,8 @@ class Asker:
         self._answered = 0  # calls that the endpoint has answered
         self._not_before = -float("inf")  # when the endpoint may be asked again
         self._silent_since: float | None = None  # since when no call was answered
+        self._failures = 0  # calls since then
+        self._alone = asyncio.Lock()  # for the only call while the endpoint fails
         self._said = False  # that it fails
 
     async def grade(self, texts: Texts) -> int | Ungraded:
@@ -100,9 +107,9 @@ class Asker:
 
     async def _ask(self, prompt: Prompt) -> int | Ungraded:
         """Ask until there is a grade, or no hope of one."""
-        failures, attempts, answered = 0, 0, self._answered
+        failures, attempts, limited, answered = 0, 0, 0, self._answered
         while True:
-            async with self._slots:
+            async with self._slots, self._alone if self._fails else nullcontext():
                 while (left := self._not_before - self._monotonic()) > 0:
                     await self._pause(left)
                 found = await self._attempt(prompt)
@@ -114,14 +121,14 @@ class Asker:
                 await self._pause(ROOM_SECONDS)
                 continue
             failures += 1
+            limited += found == "limited"
             # Before the first answer it is not known whether the endpoint or the document is ill.
             if found == "no_grade" or self._answered != answered:
-                attempts += 1
                 answered = self._answered
+                attempts += found != "limited" or limited % LIMITED == 0
             if found == "refused" or attempts >= self._options.attempts:
                 return "no_grade"
-            longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 10))
-            await self._pause(random.uniform(0, longest))  # noqa: S311 - jitter, no secret
+            await self._pause(_backoff_seconds(failures))
 
     async def _attempt(self, prompt: Prompt) -> int | str:
         """One call: its grade, or why there is none."""
@@ -147,14 +154,22 @@ class Asker:
         self._succeeded()
         return "no_grade" if grade is None else grade
 
+    @property
+    def _fails(self) -> bool:
+        """Whether as many calls have failed as are made at a time, and none was answered since."""
+        return self._failures >= self._options.concurrency
+
     def _failed(self, error: EndpointFailed) -> None:
         if error.kind == "refused":
             return
+        self._failures += 1
         now, wait = self._monotonic(), error.retry_after_seconds or 0.0
         why = f"the model's endpoint gives no grades: {error}"
         if error.kind == "denied":
             wait = max(wait, DENIED_SECONDS)
             why += "; check `judge.url`, `judge.key_file` and `judge.model`"
+        if self._fails:
+            wait = max(wait, _backoff_seconds(self._failures))
         self._not_before = max(self._not_before, now + wait)
         if self._silent_since is None:
             self._silent_since = now
@@ -166,11 +181,18 @@ class Asker:
 
     def _succeeded(self) -> None:
         self._answered += 1
+        self._failures = 0
         self._silent_since = None
         if self._said:
             log.info("the endpoint answers again")
             self._said = False
             self._reasons.clear(REASON)
+
+
+def _backoff_seconds(failures: int) -> float:
+    """How long to wait after so many failures in a row."""
+    longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 10))
+    return random.uniform(0, longest)  # noqa: S311 - jitter, no secret
 
 
 def _used(answer: Answer, prices: Prices) -> Cost | None:
