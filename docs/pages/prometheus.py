@@ -13,9 +13,12 @@ from stream_metrics.core.alerts.standing import Gathered, Stands
 from stream_metrics.core.engine.cells import CODES, Series
 from stream_metrics.core.engine.series import PREFIX
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.judge.budget import NOTHING, Limits, Spending
 from stream_metrics.core.metrics.registry import LABELLED_SHARE, METRICS
+from stream_metrics.live.judge.ledger import State
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.catalogue import MAX_BUGS, MAX_UNKNOWN_FIELDS
+from stream_metrics.live.prometheus.judge import JudgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 
@@ -34,6 +37,7 @@ def prometheus_page() -> str:
         _operations_section(),
         _receiver_section(),
         _bridge_section(),
+        _judge_section(),
     )
 
 
@@ -187,6 +191,21 @@ def _bridge_section() -> str:
         "## Metrics of the bridge",
         "",
         "What [the bridge](../concepts/bridge.md) exports on its own `/metrics`, and `process_*`.",
+        "",
+    ]
+    return "\n".join([*lines, *_table(registry), ""])
+
+
+def _judge_section() -> str:
+    registry = CollectorRegistry()
+    metrics = JudgeMetrics(registry, ["topic"])
+    metrics.lag("topic", 0, 0, 0.0)
+    metrics.budget(State(Spending(0, NOTHING, NOTHING, None), Limits(1, 1, 1), None, None))
+    lines = [
+        "## Metrics of the judge",
+        "",
+        "What [the judge](../guides/labels.md#a-model-that-judges) exports: on its own `/metrics`, "
+        "and in one process beside all others.",
         "",
     ]
     return "\n".join([*lines, *_table(registry), ""])

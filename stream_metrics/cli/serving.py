@@ -16,9 +16,11 @@ import uvloop
 from aiohttp import web
 
 from stream_metrics import __version__
+from stream_metrics.cli.judging import check_judge
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import identity, web_options
 from stream_metrics.cli.process import WorkerProcess, prepare_process
+from stream_metrics.cli.serving_judge import LocalJudge
 from stream_metrics.cli.serving_rules import rules_over
 from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
@@ -113,6 +115,9 @@ class ServeProcess(WorkerProcess):
             self._metrics,
             self.clock,
         )
+        self.judge: LocalJudge | None = None
+        if settings.judge.model:
+            self.judge = LocalJudge(settings, database, self.records, self.registry, self.clock)
         self.otlp = OtlpReceiver(self.receiver, self.records, self.traces.scores, self.clock.now_ms)
 
     def _conversations(self) -> ConversationPages:
@@ -177,7 +182,8 @@ class ServeProcess(WorkerProcess):
             commit_interval_seconds=settings.kafka.commit_interval_seconds,
         )
         loop = self.loop_over(source, state, options, {})
-        await self.run_loop(loop, state, beside=[self.traces.part()], watchers=[self._keep()])
+        watchers = [self._keep()] if self.judge is None else [self._keep(), self.judge.run()]
+        await self.run_loop(loop, state, beside=[self.traces.part()], watchers=watchers)
 
     def obstructed(self, reasons: Mapping[str, str]) -> None:
         """See ``WorkerProcess.obstructed``."""
@@ -187,6 +193,8 @@ class ServeProcess(WorkerProcess):
     def stop(self) -> None:
         """See ``WorkerProcess.stop``."""
         self.traces.stop()
+        if self.judge is not None:
+            self.judge.stop()
         super().stop()
 
     async def _keep(self) -> None:
@@ -237,6 +245,8 @@ def run_serve(settings: Settings, announce: Callable[[str, str], None]) -> int:
     configure_logs(settings.log)
     try:
         check_doors(settings)
+        if settings.judge.model:
+            check_judge(settings)
         with _open_files(), held(settings.serve.data):
             uvloop.run(_serve(_with_key(settings), announce))
     except REFUSALS as error:
