@@ -13,9 +13,9 @@ SUMS: Final = "stream_metrics/core/metrics/label_sums.py"
 UNITS: Final = "stream_metrics/core/engine/label_units.py"
 STEP: Final = "stream_metrics/core/engine/step.py"
 
-SUMS_TEST: Final = (
-    "tests/property/test_label_units.py::test_the_sums_of_conversations_are_those_of_the_reference"
-)
+_UNITS: Final = "tests/property/test_label_units.py::"
+SUMS_TEST: Final = _UNITS + "test_the_sums_of_conversations_are_those_of_the_reference"
+LIVE_TEST: Final = _UNITS + "test_the_live_path_keeps_the_sums_of_conversations"
 TEST: Final = "tests/unit/test_estimates.py"
 RULES: Final = "tests/services/test_estimate_rules.py::test_prometheus_records_what_pages_compute"
 
@@ -108,7 +108,7 @@ ESTIMATES: Final = (
                 "unit_changes({}, units_of",
             ),
         ),
-        SUMS_TEST,
+        LIVE_TEST,
         "== expected(stream)",
     ),
     Mutation(
