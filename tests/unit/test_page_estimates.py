@@ -59,7 +59,7 @@ async def test_the_page_shows_estimates_with_their_bounds() -> None:
 
 async def test_the_page_says_about_which_agents_the_model_is_off() -> None:
     """In words, and of the chosen agent alone if one is chosen."""
-    assert (await shown())["off"] == ["the judge is 20 points too kind to it-desk"]
+    assert (await shown())["off"] == ["20 points too kind to it-desk"]
     assert (await shown("hr-helper"))["off"] == []
     assert (await shown("it-desk"))["figures"]["sre"]["conversations"]["both"] == 12
 
