@@ -29,16 +29,19 @@ def judged(n: int, agent: str, sources: tuple[str, ...], kinder: int = 0) -> lis
     return events
 
 
+SAMPLED = tuple(
+    event
+    for n in range(12)
+    for one, kinder in (("it-desk", 2), ("hr-helper", 0))
+    for sources in (("human", "model"), ("model",))
+    for event in judged(n + 100 * len(sources), one, sources, kinder)
+)
+"""Events of two agents, about one of which a model is off."""
+
+
 async def shown(agent: str | None = None, window: str = "1h") -> Any:
-    """The estimates on the page of a worker with two agents, of which a model is off about one."""
-    events = [
-        event
-        for n in range(12)
-        for one, kinder in (("it-desk", 2), ("hr-helper", 0))
-        for sources in (("human", "model"), ("model",))
-        for event in judged(n + 100 * len(sources), one, sources, kinder)
-    ]
-    showcase = await Showcase.new(*events)
+    """The estimates on the page of a worker."""
+    showcase = await Showcase.new(*SAMPLED)
     try:
         return (await showcase.state(window, agent))["estimates"]
     finally:
