@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
@@ -245,6 +246,7 @@ async def test_judges_stop_together_when_the_day_is_spent(kafka: Kafka, tmp_path
         system.kill_all()
 
 
+@pytest.mark.long
 async def test_no_minute_has_more_calls_than_all_judges_may_make(
     kafka: Kafka, tmp_path: Path
 ) -> None:
