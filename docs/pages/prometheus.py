@@ -123,8 +123,8 @@ def _series_section() -> str:
         "- **Billionths.** Real values are stored as integers in units of 10⁻⁹. Divide "
         f"`{PREFIX}turn_metric_sum`, `{PREFIX}rerank_ndcg_sum` and `{PREFIX}retrieval_sum` by 1e9.",
         "- **Zeros.** A known agent has all its series from the start, at 0; `routed_searches` has "
-        "the routes it has taken. If that would exceed the limit below, only series with `all` "
-        "windows are exported at 0.",
+        "the routes it has taken, and `label_sums` only sums that are not 0. If that would exceed "
+        "the limit below, only series with `all` windows are exported at 0.",
         "- **Windows.** The table says which default windows have a series. A window that is "
         "not one of them, such as `2h`, has all series. `metrics.series_windows` gives a group "
         "other windows.",

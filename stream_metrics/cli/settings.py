@@ -106,6 +106,8 @@ class Settings(BaseSettings):
         longest = max(w.length_us for w in self.metrics.window_specs()) // 1000
         if self.state.ttl_ms < longest:
             raise ValueError("`state.ttl` must be at least as long as the longest window")
+        if self.state.ttl_ms < self.labels.delay_ms:
+            raise ValueError("`state.ttl` must be at least as long as `labels.delay`")
         return self
 
     @classmethod
