@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import stat
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
+from stream_metrics import lab
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.lab.evaluation.agreement import Pair, agreement, drift_of
+from stream_metrics.lab.replay.offline import Replay
+from stream_metrics.lab.sources.files import parse_line
 from tests.helpers import ran
 from tests.judged import lines, turn_events, wanted
 
@@ -64,6 +68,22 @@ def test_a_dry_run_says_what_each_day_would_cost(tmp_path: Path) -> None:
     table = ran("judge", "--dry-run", file, environment=environment)
     assert "2026-06-09" in table.stdout
     assert "50.00% of the conversations" in table.stderr
+
+
+@pytest.mark.slow
+def test_a_dry_run_of_the_demos_day_counts_the_documents_that_a_replay_counts() -> None:
+    """Of all conversations: each unique document of each turn."""
+    path = Path(lab.__file__).parent / "data" / "day.jsonl.gz"
+    replay = Replay(turn_scope="all")
+    for line in gzip.decompress(path.read_bytes()).splitlines():
+        replay.feed(parse_line(line))
+    rows = replay.rows()
+    everything = {"STREAM_METRICS_JUDGE__RATE": "1"}
+    done = ran("judge", "--dry-run", str(path), "--format", "json", environment=everything)
+    [day] = json.loads(done.stdout)
+    assert day["turns"] == len(rows) > 500
+    assert day["documents"] == sum(row["unique"] for row in rows)
+    assert (day["not_judged"], day["calls"] <= day["documents"]) == ({}, True)
 
 
 def test_a_dry_run_says_which_rate_would_fit(tmp_path: Path) -> None:
@@ -204,6 +224,7 @@ def pairs(conversations: int, seed: int, shift_from: int | None = None) -> list[
     return found
 
 
+@pytest.mark.slow
 def test_drift_is_seldom_found_where_there_is_none() -> None:
     """And mostly where there is one."""
     false = sum(drift_of(pairs(120, seed))[0] is not None for seed in range(100))
@@ -212,6 +233,7 @@ def test_drift_is_seldom_found_where_there_is_none() -> None:
     assert true >= 90
 
 
+@pytest.mark.slow
 def test_the_intervals_hold() -> None:
     """Of the bias, in nearly 95 of 100 samples, though grades of a conversation are alike."""
     exact = agreement(pairs(20_000, 77), 2).bias.value

@@ -35,6 +35,8 @@ from tests.model_endpoint import (
 from tests.serving import everything, serving
 from tests.unit.test_serve import post
 
+pytestmark = pytest.mark.slow
+
 KEY = "a secret of the tests"
 
 
