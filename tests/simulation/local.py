@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
+from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.lab.traffic import TrafficRecord
 from stream_metrics.live.health import Health
 from stream_metrics.live.layout import Identity
@@ -21,6 +22,7 @@ from stream_metrics.live.local.source import LocalSource
 from stream_metrics.live.local.store import LocalStore
 from stream_metrics.live.local.tables import EVENTS, SPANS
 from stream_metrics.live.prometheus.operations import Operations
+from stream_metrics.live.worker.ahead import AheadDecoder, Decoded
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.kept_state import KeptState
 from stream_metrics.live.worker.keying import KeyMonitor
@@ -58,8 +60,10 @@ class Process:
 
 @dataclass
 class LocalSystem(OnDisk, Keeping):
-    """See ``OnDisk``; clients send one record after the other."""
+    """See ``OnDisk``; clients send one record after the other, which ``decodes`` decodes for the
+    loop, too."""
 
+    decodes: bool = False
     sent: int = 0
     clock_off_ms: int = 0
     acknowledged: dict[int, bytes] = field(default_factory=dict)  # values by offset
@@ -119,7 +123,7 @@ class LocalSystem(OnDisk, Keeping):
         self.now_ms = max(self.now_ms, waiting[-1].timestamp_ms)
 
         def store(record: TrafficRecord) -> Awaitable[int]:
-            entry = Entry(record.key or b"", record.value)
+            entry = Entry(record.key or b"", record.value, None, self._decoded(record))
             return self.process.log.append(EVENTS, [entry], record.timestamp_ms)
 
         def stored(record: TrafficRecord, offset: int) -> None:
@@ -128,6 +132,13 @@ class LocalSystem(OnDisk, Keeping):
 
         await self._until_stored(waiting, store, stored)
         self.sent += count
+
+    def _decoded(self, record: TrafficRecord) -> Decoded | None:
+        """The event as a receiver decodes it, of a record whose key is that of its event."""
+        found = AheadDecoder(self.options).decode(record.value, record.timestamp_ms)
+        if not self.decodes or isinstance(found, BadRecord):
+            return None
+        return found if found.event.conversation_id.encode() == record.key else None
 
     async def settle(self) -> None:
         """End all faults; the process reads the remaining records."""
@@ -176,6 +187,7 @@ def system_of(seed: int, folder: Path) -> tuple[LocalSystem, list[Action]]:
         batch_records=rng.choice((1, 8, 100)),
         ttl_ms=rng.choice((TTL_MS, DAY_MS)),
         poison=8 if seed % 4 == 0 else 0,
+        decodes=seed % 3 > 0,
     )
     system.disk.rng = rng
     drawn = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=rng.randint(30, 90))

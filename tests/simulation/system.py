@@ -166,6 +166,7 @@ class Keeping:
     batch_records: int = 8
     ttl_ms: int = TTL_MS
     poison: int = 0
+    options: PartitionOptions = field(init=False)  # of the partitions that were made last
 
     def partitions(
         self, identity: Identity, clock: Clock, store: Any, letters: Any, operations: Operations
@@ -184,6 +185,7 @@ class Keeping:
             latest_ms=clock.latest_ms,
             dedups=BuggyDeduplicators(b"secret", bug),
         )
+        self.options = options
         cache, names = ConversationCache(self.cache_results), SharedNames(store, options)
 
         def make(number: int, token: bytes) -> StatePartition:
