@@ -30,12 +30,17 @@ from tests.otlp import RETRIEVER, SpanSpec, as_json, documents
 from tests.services.bridged import BridgedSystem, bridged
 from tests.services.live import LEFT_OVER, run_command
 from tests.serving import serving
+from tests.unit.test_judge_commands import stream
 
 pytestmark = pytest.mark.service
 
 EVALUATION = ("--qrels", "examples/evaluation/qrels.txt", "--metric", "mrr")
 EVENTS = Path("examples/first-events.jsonl").read_bytes()
 AT_A_TIME = 2
+GRADED = {
+    "conversation_id": "c", "turn": 1, "search_id": "s", "result_id": "r", "query": "who",
+    "asked_at": "2026-06-09T12:00:00Z", "question": "", "title": "A", "text": "words", "grade": 3,
+}  # fmt: skip
 
 Line = Sequence[str]
 
@@ -65,6 +70,10 @@ def then(folder: Path, letter: str) -> list[Line]:
         ("export", "--out", f"{folder}/exported"),
         ("audit",),
         ("labels", f"{folder}/scores.csv", "--traces", f"{folder}/traces.json"),
+        ("judge", "run", "--dry-run", f"{folder}/recorded.jsonl"),
+        ("judge", "export-for-people", f"{folder}/to-grade.jsonl", f"{folder}/recorded.jsonl"),
+        ("judge", "import", f"{folder}/graded.jsonl"),
+        ("judge", "agreement", f"{folder}/both.jsonl"),
         ("explain", f"{folder}/traces.json"),
         ("validate", "examples/first-events.jsonl"),
         ("dlq", "list"),
@@ -104,7 +113,7 @@ def last() -> list[Line]:
 
 def named(line: Line) -> str:
     """The name of a command, with that of its group."""
-    return " ".join(line[: 2 if line[0] in ("dlq", "topics") else 1])
+    return " ".join(line[: 2 if line[0] in ("dlq", "judge", "topics") else 1])
 
 
 async def a_dead_letter(system: BridgedSystem) -> str:
@@ -157,7 +166,11 @@ async def test_every_command_does_its_work_and_leaves_nothing_open(
     span = SpanSpec(1, 1, attributes={"session.id": "s", **RETRIEVER, **documents("a", "b")})
     (tmp_path / "traces.json").write_bytes(as_json([span]))
     (tmp_path / "scores.csv").write_text(f"span_id,position,score\n{1:016x},0,1\n")
+    (tmp_path / "graded.jsonl").write_text(json.dumps(GRADED))
+    stream(tmp_path, 3, kinder_from=3)
     system.settings["STREAM_METRICS_LABELS__CUTOFFS"] = '{"1": 0.2, "3": 0.8}'
+    system.settings["STREAM_METRICS_JUDGE__RATE"] = "1"
+    system.settings["STREAM_METRICS_JUDGE__PEOPLE_RATE"] = "1"
     done = set()
 
     async def succeeds(line: Line, typed: str = "") -> None:
@@ -229,6 +242,8 @@ KAFKA_AWAY = [
     "replay examples/first-events.jsonl --into-kafka",
     "validate kafka:search-iterations",
     "labels {folder}/scores.csv --traces kafka:otlp_spans",
+    "judge --dry-run",
+    "judge agreement",
 ]
 REDIS_AWAY = ["top", "audit", "export --out {folder}/exported", "build", "purge"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka.cluster import Kafka
@@ -23,7 +24,7 @@ from tests.canaries import Canaries
 from tests.forked import COMMAND
 from tests.judged import turn_events, wanted, written
 from tests.model_endpoint import FAULTS, ModelEndpoint, model_endpoint
-from tests.services.live import Worker, recorded, run_command
+from tests.services.live import LEFT_OVER, Worker, recorded, run_command
 
 KEY = "a secret of the tests"
 PARTITIONS = 6
@@ -245,6 +246,29 @@ async def test_judges_stop_together_when_the_day_is_spent(kafka: Kafka, tmp_path
         system.kill_all()
 
 
+@pytest.mark.long
+async def test_no_minute_has_more_calls_than_all_judges_may_make(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    """Three judges with enough to ask make just as many, and then wait; one that comes instead of
+    a killed one makes none."""
+    with model_endpoint() as endpoint:
+        system = await judged(kafka, tmp_path, endpoint, calls_per_minute="30")
+        for _ in range(3):
+            await system.judge()
+        await system.send(conversations(0, 40))
+        await wait_until(partial(_called, endpoint, 30), 60, system.logs)
+        system.judges[0].kill9()
+        late = await system.judge()
+        await wait_until(late.ready, 60, late.log_tail)
+        assert len(endpoint.calls) == 30
+        first = min(call.at for call in endpoint.calls)
+        await wait_until(partial(_called, endpoint, 35), 90, system.logs)
+        assert endpoint.busiest(60) <= 30
+        assert sorted(call.at for call in endpoint.calls)[30] - first >= 60
+        system.kill_all()
+
+
 def _called(endpoint: ModelEndpoint, times: int) -> bool:
     return len(endpoint.calls) >= times
 
@@ -265,7 +289,9 @@ async def test_texts_are_in_no_topic_log_or_metric_of_a_judge(kafka: Kafka, tmp_
         handles = ("conversation_id", "result_id", "search_id", "event_id", "agent", "release")
         assert canaries.found(b"".join(told), allowed=handles) == set()
         assert b"planted-key" not in b"".join(told)
-        system.kill_all()
+        assert await one.stop() == 0
+        said = one.log.read_text()
+        assert not any(sign in said for sign in LEFT_OVER), said
 
 
 async def _some(system: JudgedSystem) -> bool:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,8 +32,10 @@ from tests.model_endpoint import (
     never_answers,
     refuses,
 )
-from tests.serving import everything
+from tests.serving import everything, serving
 from tests.unit.test_serve import post
+
+pytestmark = pytest.mark.slow
 
 KEY = "a secret of the tests"
 
@@ -306,3 +309,36 @@ def test_settings_that_cannot_work_are_refused(tmp_path: Path, endpoint: ModelEn
             settings(tmp_path, endpoint, **chosen)
     with pytest.raises(ValueError, match=r"judge\.model"):
         check_judge(settings(tmp_path, endpoint, model=""))
+
+
+async def test_kills_of_the_process_cost_neither_labels_nor_budget(
+    tmp_path: Path, endpoint: ModelEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is in flight: labels are exact in the end, and what calls were charged is within
+    what the file says."""
+    endpoint.misfortunes, endpoint.share = FAULTS, 0.15
+    chosen = settings(tmp_path, endpoint, attempts=20, concurrency=8)
+    for name, value_of in chosen.judge.model_dump(exclude_defaults=True).items():
+        given = KEY if name == "key" else value_of
+        monkeypatch.setenv(f"STREAM_METRICS_JUDGE__{name.upper()}", str(given))
+    monkeypatch.setenv("STREAM_METRICS_STATE__DIGEST_KEY", KEY)
+    for wave in range(3):
+        with serving(tmp_path) as served:
+            sent = [event for n in range(6) for event in conversation(wave * 10 + n)]
+            await asyncio.to_thread(served.post, lines(sent))
+            least = len(endpoint.calls) + 6
+            await wait_until(partial(_called, endpoint, least), 60, "nothing is asked")
+            served.kill()
+    async with judging(chosen) as (process, _):
+        expected = wanted(await everything(process.records), Sampler(KEY.encode()), 1.0, 8_000)
+
+        async def done() -> bool:
+            return written(await everything(process.records)) == expected
+
+        await wait_until(done, 90, "labels are missing")
+        assert len(expected) > 50
+        assert value(process, "budget_used", budget="tokens") >= endpoint.cost.tokens
+
+
+def _called(endpoint: ModelEndpoint, times: int) -> bool:
+    return len(endpoint.calls) >= times
