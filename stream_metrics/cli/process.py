@@ -151,6 +151,7 @@ class WorkerProcess:
             own_runaways=self.operations.runaways.going_on,
             loops=lambda: self._loops,
             process=self.about_process,
+            incomplete_until_ms=self.incomplete_until_ms,
             on_bug=self.operations.bug,
             evidence=self._evidence,
         )
@@ -192,6 +193,10 @@ class WorkerProcess:
 
     def about_process(self) -> Mapping[str, Any] | None:
         """What the page says of one process without servers; None for others."""
+        return None
+
+    def incomplete_until_ms(self) -> int | None:
+        """When the latest day has ended whose sample a judge ended early; None if none is known."""
         return None
 
     # -- the work -------------------------------------------------------------------------------

@@ -146,6 +146,10 @@ class ServeProcess(WorkerProcess):
             token=serve.token() is not None,
         )
 
+    def incomplete_until_ms(self) -> int | None:
+        """See ``WorkerProcess.incomplete_until_ms``."""
+        return None if self.judge is None else self.judge.incomplete_until_ms
+
     async def run(self) -> None:
         """Work until ``stop``; raises if the process must not start or go on."""
         prepare_process()

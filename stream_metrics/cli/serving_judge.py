@@ -54,6 +54,11 @@ class LocalJudge:
             READER,
         )
 
+    @property
+    def incomplete_until_ms(self) -> int | None:
+        """When the latest day has ended whose sample ended early; None if none is known."""
+        return self._judge.ledger.state().incomplete_until_ms
+
     async def run(self) -> None:
         """Judge until ``stop``."""
         await self._judge.run()

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from stream_metrics.core.alerts.estimate_records import ESTIMATE, LABEL_SUMS, OFF, estimate_records
+import pytest
+
+from stream_metrics.core.alerts.estimate_records import (
+    ESTIMATE,
+    INCOMPLETE,
+    LABEL_SUMS,
+    OFF,
+    estimate_records,
+)
 from stream_metrics.core.alerts.estimates import Estimates, Interval, estimates
 from tests.label_sums import Sums, random_sums
 from tests.services.test_alert_rules import ask
@@ -99,12 +107,6 @@ def expected(one: Labelled) -> Iterator[tuple[str, str, float | None]]:
 def test_prometheus_records_what_pages_compute(promtool_path: str, tmp_path: Path) -> None:
     """Each recorded estimate and bound equals the computed one to 1e-9, or both are missing."""
     agents = labelled()
-    rules = [
-        {"record": r.name, "expr": r.expr, "labels": dict(r.labels)} for r in estimate_records()
-    ]
-    (tmp_path / "rules.json").write_text(
-        json.dumps({"groups": [{"name": "estimates", "rules": rules}]}), encoding="utf-8"
-    )
     asked = []
     for one in agents:
         for name, by, value in expected(one):
@@ -115,12 +117,54 @@ def test_prometheus_records_what_pages_compute(promtool_path: str, tmp_path: Pat
                 expr = f"abs({expr} - ({value!r})) < bool {near!r}"
             samples = [] if value is None else [{"labels": f"{{{labels}}}", "value": 1}]
             asked.append({"expr": expr, "eval_time": "0m", "exp_samples": samples})
-    case = {"interval": "1m", "input_series": list(series(agents)), "promql_expr_test": asked}
-    file = tmp_path / "estimates.test.json"
+
+    assert len(asked) == 10 * len(agents)
+    check(promtool_path, tmp_path, list(series(agents)), asked)
+
+
+@pytest.mark.parametrize(
+    ("ended_ago", "shown"),
+    [
+        (-3_600, []),
+        (86_399, []),
+        (86_401, ["24h", "6h"]),
+        (8 * 86_400 + 1, ["24h", "6h", "7d"]),
+        (None, ["24h", "6h", "7d"]),
+    ],
+)
+def test_windows_of_a_sample_that_ended_early_have_no_combined_estimate(
+    promtool_path: str, tmp_path: Path, ended_ago: int | None, shown: list[str]
+) -> None:
+    """Nor bounds; people's own estimate stays. The judge may be gone since."""
+    one = Labelled("it-desk", "sre", (random_sums(Random(48), "sre", (60, 0, 600)), {}))
+    given = [
+        {**line, "series": line["series"].replace('"7d"', f'"{window}"')}
+        for window in ("6h", "24h", "7d")
+        for line in series([one])
+    ]
+    if ended_ago is not None:
+        given.append({"series": f'{INCOMPLETE}{{job="judge"}}', "values": f"{-ended_ago} stale"})
+    asked = [
+        {"expr": f"count by (window) ({name}{{by=\"{by}\"}})", "eval_time": "0m",
+         "exp_samples": [{"labels": f'{{window="{window}"}}', "value": 1} for window in windows]}
+        for by, windows in (("combined", shown), ("human", ["24h", "6h", "7d"]))
+        for name in (ESTIMATE, f"{ESTIMATE}_lower", f"{ESTIMATE}_upper")
+    ]  # fmt: skip
+    check(promtool_path, tmp_path, given, asked)
+
+
+def check(promtool_path: str, folder: Path, given: Sequence[Mapping[str, str]], asked: Any) -> None:
+    """Have Prometheus evaluate the rules over series, and answer."""
+    rules = [
+        {"record": r.name, "expr": r.expr, "labels": dict(r.labels)} for r in estimate_records()
+    ]
+    (folder / "rules.json").write_text(
+        json.dumps({"groups": [{"name": "estimates", "rules": rules}]}), encoding="utf-8"
+    )
+    case = {"interval": "1m", "input_series": [*given], "promql_expr_test": asked}
+    file = folder / "estimates.test.json"
     file.write_text(
         json.dumps({"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": [case]}),
         encoding="utf-8",
     )
-
-    assert len(asked) == 10 * len(agents)
     ask(promtool_path, "test", "rules", str(file))

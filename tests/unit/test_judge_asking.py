@@ -294,9 +294,7 @@ async def test_without_a_word_about_usage_all_that_was_reserved_is_spent(
         assert at.spending.held == Cost()
 
 
-async def test_impossible_usage_is_taken_for_none(
-    tmp_path: Path, endpoint: ModelEndpoint
-) -> None:
+async def test_impossible_usage_is_taken_for_none(tmp_path: Path, endpoint: ModelEndpoint) -> None:
     """It would end the day's sample."""
     endpoint.faults.append(model.overcharges)
     async with stand(tmp_path, endpoint) as at:

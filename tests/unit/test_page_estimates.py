@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -65,6 +66,29 @@ async def test_the_page_says_about_which_agents_the_model_is_off() -> None:
     assert (await shown())["off"] == ["20 points too kind to it-desk"]
     assert (await shown("hr-helper"))["off"] == []
     assert (await shown("it-desk"))["figures"]["sre"]["conversations"]["both"] == 12
+
+
+@pytest.mark.parametrize(
+    ("ended_ago_ms", "cut_off"),
+    [(-1, True), (86_399_999, True), (86_400_000, False), (None, False)],
+)
+async def test_a_window_with_a_day_whose_sample_ended_early_has_no_combined_estimate(
+    ended_ago_ms: int | None, *, cut_off: bool
+) -> None:
+    """People's own stays."""
+    events = [event for n in range(3) for event in judged(n, "it-desk", ("human", "model"))]
+    showcase = await Showcase.new(*events)
+    until_ms = None if ended_ago_ms is None else showcase.now_us // 1000 - ended_ago_ms
+    board = showcase.board
+    board.inputs = replace(board.inputs, incomplete_until_ms=lambda: until_ms)
+    try:
+        found = (await showcase.state("24h"))["estimates"]
+    finally:
+        board.close()
+        showcase.worst.close()
+    sre = found["figures"]["sre"]
+    assert (found["cut_off"], sre["combined"] is None) == (cut_off, cut_off)
+    assert sre["human"] is not None
 
 
 async def test_the_page_has_no_estimates_without_random_samples() -> None:

@@ -1,7 +1,8 @@
 """The recording rules of estimates from labels: ``streammetrics:estimate`` and its bounds.
 
 Sums are added up over workers, each of which has parts of an agent. A worker with very many series
-omits sums that are 0; ``or 0 *`` restores them.
+omits sums that are 0; ``or 0 *`` restores them. Windows that reach back into a day whose sample
+ended early, because the judges' budget was spent, have no combined estimate.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from stream_metrics.core.metrics.label_sums import GAIN, SAMPLES, SRE, SUMS, uni
 LABEL_SUMS: Final = f"{PREFIX}label_sums"
 ESTIMATE: Final = "streammetrics:estimate"
 OFF: Final = "streammetrics:judge_off"
+INCOMPLETE: Final = "streammetrics_judge_incomplete_until_timestamp_seconds"
+UNTIL: Final = "job:streammetrics_judge_incomplete_until:max_8d"
 _PART: Final = "agent:streammetrics_labels:{}"
+_DAY: Final = 86_400
+_SHORT: Final = "[0-9]+[sm]|1?[0-9]h|2[0-4]h"
+"""The names of windows of a day or less."""
 
 
 def estimate_records() -> Iterator[Record]:
@@ -42,9 +48,15 @@ def estimate_records() -> Iterator[Record]:
         "combined": (combined(both, only, share, keep), both.n, FEWEST),
     }
     distance = off(both, keep)
+    cut = keep(
+        "cut_off", _reaching_back("=~", _DAY, both.n) | _reaching_back("!~", 8 * _DAY, both.n)
+    )
+    yield Record(UNTIL, f"max(max_over_time({INCOMPLETE}[8d]))")
     yield from parts
     for by, (bounds, n, fewest) in found.items():
-        yield from _shown(ESTIMATE, bounds, n, fewest, {"by": by})
+        for name, expr, labels in _shown(ESTIMATE, bounds, n, fewest, {"by": by}):
+            hidden = f"({expr})\nunless {cut.text}" if by == "combined" else expr
+            yield Record(name, hidden, labels)
     judged = model(both, only) & (both.n + only.n > 0)
     yield Record(ESTIMATE, judged.text, {"by": "model"})
     yield from _shown(OFF, distance, both.n, 1, {})
@@ -56,6 +68,12 @@ def _shown(
     yield Record(name, (found.value & (n >= fewest)).text, labels)
     yield Record(f"{name}_lower", (found.low & (n >= FEWEST)).text, labels)
     yield Record(f"{name}_upper", (found.high & (n >= FEWEST)).text, labels)
+
+
+def _reaching_back(matching: str, seconds: int, every: Promql) -> Promql:
+    """The agents and windows of the names that match, if the sample was cut off so lately."""
+    lately = Promql(f"time() - {UNTIL} < {seconds}")
+    return Promql(f'({every.text}{{window{matching}"{_SHORT}"}} and on () ({lately.text}))')
 
 
 def _sum(sample: str, name: str, every: Value) -> Value:

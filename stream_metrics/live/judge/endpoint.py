@@ -172,7 +172,6 @@ def _answer(found: Any) -> Answer:
         raise EndpointFailed("garbage")
     counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
     prompt, answer = (
-        count if type(count) is int and 0 <= count <= MOST_TOKENS else None
-        for count in counts
+        count if type(count) is int and 0 <= count <= MOST_TOKENS else None for count in counts
     )
     return Answer(text, prompt, answer)

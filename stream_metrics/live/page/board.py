@@ -53,6 +53,8 @@ class Inputs:
     ``own_runaways`` those of this one.
     ``loops`` tells whether the state has figures of loops. ``process`` is what is said of the one
     process without servers that serves the page, if it is one (``one_process.document``).
+    ``incomplete_until_ms`` is the end of the latest day whose sample of a judge ended early, as far
+    as this process knows.
     ``on_bug`` is told why a sample could not be taken. Agents are judged by ``evidence``.
     """
 
@@ -72,6 +74,7 @@ class Inputs:
     own_runaways: Callable[[], Sequence[RunawayTurn]] = tuple
     loops: Callable[[], bool] = lambda: True
     process: Callable[[], Mapping[str, Any] | None] = lambda: None
+    incomplete_until_ms: Callable[[], int | None] = lambda: None
     on_bug: Callable[[Bug], None] = lambda _: None
     evidence: Teller | None = None
 
@@ -98,6 +101,7 @@ class _Snapshot:
     specs: Sequence[Window]
     building: int  # the generation of state that is being built, 0 where one is in force
     process: Mapping[str, Any] | None
+    incomplete_until_ms: int | None
     now_us: int
     clock: float
 
@@ -214,6 +218,7 @@ class Board:
             inputs.specs if inputs.loops() else without_loops(inputs.specs),
             building,
             inputs.process(),
+            inputs.incomplete_until_ms(),
             inputs.now_us(),
             self._clock(),
         )
@@ -324,7 +329,10 @@ class Board:
             return None
         agents = self._known() if view.agent is None else [view.agent]
         by_agent = {name: self._running.of(window.name, name) for name in agents}
-        return estimates.document(window.name, self._running.of(window.name, view.agent), by_agent)
+        sums = self._running.of(window.name, view.agent)
+        until_ms = look.incomplete_until_ms
+        cut_off = until_ms is not None and look.now_us - until_ms * 1000 < window.length_us
+        return estimates.document(window.name, sums, by_agent, cut_off=cut_off)
 
     def _operating(self, at: float) -> OperationsSample:
         """The operational metrics now; unknown if a bug keeps them from being read."""

@@ -14,17 +14,21 @@ OFF_SHOWN: Final = 3
 """The most agents of which the page says how far the model is off: those with the most."""
 
 
-def document(window: str, sums: Sums, agents: Mapping[str, Sums]) -> dict[str, Any] | None:
+def document(
+    window: str, sums: Sums, agents: Mapping[str, Sums], *, cut_off: bool = False
+) -> dict[str, Any] | None:
     """The estimates of a window, and where the model is off; None without a random sample.
 
-    ``sums`` are those of the agents shown together, ``agents`` those of each.
+    ``sums`` are those of the agents shown together, ``agents`` those of each. ``cut_off``: the
+    window reaches back into a day whose sample ended early, so it has no combined estimate.
     """
     found = estimates_of(sums)
     if not found:
         return None
     return {
         "window": window,
-        "figures": {figure: _figure(of) for figure, of in found.items()},
+        "figures": {figure: _figure(of, cut_off=cut_off) for figure, of in found.items()},
+        "cut_off": cut_off,
         "off": judges_off(agents),
     }
 
@@ -67,11 +71,11 @@ def _points(interval: Interval) -> str:
     return f"{number} too {'kind' if interval.value > 0 else 'strict'}"
 
 
-def _figure(found: Estimates) -> dict[str, Any]:
+def _figure(found: Estimates, *, cut_off: bool) -> dict[str, Any]:
     return {
         "human": _interval(found.human),
         "model": found.model,
-        "combined": _interval(found.combined),
+        "combined": None if cut_off else _interval(found.combined),
         "conversations": dict(found.conversations),
     }
 
