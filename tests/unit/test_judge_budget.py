@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from stream_metrics.clients.kafka.topics import TopicsInvalid
 from stream_metrics.core.judge.budget import DAY_MS, Book, Cost, Entry, Limits
 from stream_metrics.live.judge.ledger import Hold, Ledger
+from stream_metrics.live.kafka.judge import check_budget_topic
 
 NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
 DAY = 20_000
@@ -133,3 +135,16 @@ async def test_a_call_that_is_interrupted_while_another_is_reserved_is_used() ->
     assert isinstance(other, Hold)
     await ledger.settle(other, Cost(5))
     assert store.book.spending(DAY, NOON_MS).used == Cost(65)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "policy", "why"),
+    [(2, "compact", "one"), (1, "delete", "deleted"), (1, "compact,delete", "deleted")],
+)
+def test_a_topic_that_would_lose_what_was_spent_is_refused(
+    partitions: int, policy: str, why: str
+) -> None:
+    """Also one that is compacted and deletes old records as well."""
+    check_budget_topic("budget", 1, "compact")
+    with pytest.raises(TopicsInvalid, match=why):
+        check_budget_topic("budget", partitions, policy)

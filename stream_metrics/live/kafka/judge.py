@@ -100,17 +100,22 @@ async def prepare_budget_topic(settings: KafkaSettings, topic: str) -> None:
     if topic not in counts:
         await create_topics(settings, [topic], 1, None, CONFIG)
         return
-    if counts[topic] != 1:
+    config = (await topic_configs(settings, [topic])).get(topic, {})
+    check_budget_topic(topic, counts[topic], config.get("cleanup.policy", "compact"))
+
+
+def check_budget_topic(topic: str, partitions: int, policy: str) -> None:
+    """Raise ``TopicsInvalid`` if a topic with this cleanup policy cannot hold the budget."""
+    if partitions != 1:
         raise TopicsInvalid(
-            f"`judge.budget_topic` {topic} has {counts[topic]} partitions, and must have one: the "
+            f"`judge.budget_topic` {topic} has {partitions} partitions, and must have one: the "
             "order of its records decides what judges may spend. Name another topic, which is then "
             "created"
         )
-    config = (await topic_configs(settings, [topic])).get(topic, {})
-    if "compact" not in config.get("cleanup.policy", "compact"):
+    if policy.replace(" ", "") != "compact":
         raise TopicsInvalid(
-            f"`judge.budget_topic` {topic} is not compacted, so what was spent would be deleted. "
-            "Set its cleanup.policy to compact"
+            f"`judge.budget_topic` {topic} has the cleanup.policy {policy}, so what was spent "
+            "would be deleted. Set it to compact"
         )
 
 
