@@ -7,6 +7,7 @@ from typing import Final
 
 from stream_metrics.core.engine.codec import SCHEMAS
 from stream_metrics.core.engine.digested import RecordDecoder
+from stream_metrics.core.engine.registers import MODEL_LABELS
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.traffic import TrafficProfile, generate
@@ -83,3 +84,19 @@ def test_partitions_with_other_options_decode_for_themselves() -> None:
     assert isinstance(record, Record)
     assert event_of(record, ours) is not None
     assert event_of(record, replace(ours, batch_records=1)) is None
+
+
+def test_the_labels_of_a_model_are_a_models() -> None:
+    """Also where settings alone say that their labeller is one."""
+    given = options()
+    ours = replace(given, engine=replace(given.engine, model_labellers=("judge*",)))
+    value = (
+        b'{"type": "relevance_labels", "event_id": "l", "occurred_at": 1796000000, '
+        b'"conversation_id": "c", "turn": 1, "labeller": "Judge-3", '
+        b'"labels": [{"result_id": "r", "gain": 4}]}'
+    )
+    record = record_of(value, AheadDecoder(ours))
+    assert isinstance(record, Record)
+    found = event_of(record, ours)
+    assert found is not None
+    assert found.kind is MODEL_LABELS

@@ -35,7 +35,13 @@ class AheadDecoder:
         self._options = options
         engine, key_id = options.engine, options.key_id
         dedup = options.dedups.of(engine.rules, options.keys[key_id])
-        self._decoder = RecordDecoder(dedup, key_id, engine.rules.tables, engine.limits)
+        self._decoder = RecordDecoder(
+            dedup,
+            key_id,
+            engine.rules.tables,
+            engine.limits,
+            model_labellers=engine.model_labellers,
+        )
 
     def decode(self, value: bytes, timestamp_ms: int) -> Decoded | BadRecord:
         """The event of a record with this timestamp, and its conversation as the key; or why such a
