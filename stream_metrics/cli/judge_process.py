@@ -150,6 +150,8 @@ def run_judge(settings: Settings) -> int:
     configure_logs(settings.log)
     try:
         check_judge(settings)
+        if missing := settings.state.missing_key():
+            raise ValueError(missing)
         uvloop.run(_serve(settings))
     except (*FATAL_ERRORS, ValueError) as error:
         log.error("the judge cannot work", reason=str(error))

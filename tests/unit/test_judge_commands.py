@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import stat
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from stream_metrics import lab
+from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
+from stream_metrics.core.judge.pairs import PairCollector
 from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.lab.evaluation.agreement import Pair, agreement, drift_of
 from stream_metrics.lab.replay.offline import Replay
@@ -114,6 +117,45 @@ def test_the_sample_of_people_needs_the_key_of_the_judges(tmp_path: Path) -> Non
     """Another key draws other conversations."""
     done = ran("judge", "export-for-people", "x", str(recording(tmp_path)))
     assert (done.returncode, "digest_key_file" in done.stderr) == (2, True)
+
+
+def test_a_judge_needs_the_key_of_the_workers() -> None:
+    """Without one, anybody could tell which conversations are in, and people would get others."""
+    done = ran("judge", environment={"STREAM_METRICS_JUDGE__MODEL": "m"})
+    assert (done.returncode, "digest_key_file" in done.stdout + done.stderr) == (2, True)
+
+
+def test_which_gain_of_a_search_counts_does_not_depend_on_the_order() -> None:
+    """That of its latest revision, unless a label replaces it."""
+    search = {
+        "type": "search_iteration",
+        "event_id": "s",
+        "conversation_id": "c",
+        "turn": 1,
+        "iteration": 1,
+    }
+    events = [
+        search
+        | {
+            "occurred_at": NOON_S + gain,
+            "searches": [{"search_id": "s", "results": [{"result_id": "r", "gain": gain}]}],
+        }
+        for gain in (1, 3)
+    ]
+    by_model = {
+        "type": "relevance_labels",
+        "event_id": "l",
+        "occurred_at": NOON_S,
+        "conversation_id": "c",
+        "turn": 1,
+        "source": "model",
+        "labels": [{"result_id": "r", "gain": 2}],
+    }
+    for order in permutations([*events, by_model]):
+        collector = PairCollector(Limits())
+        for event in order:
+            collector.add(Record(json.dumps(event).encode(), b"c", NOON_S * 1000, "t", 0, 0))
+        assert [(one.human, one.model) for one in collector.pairs()] == [(3, 2)]
 
 
 def test_grades_of_people_become_labels_of_whole_turns(tmp_path: Path) -> None:

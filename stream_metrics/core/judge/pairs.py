@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from stream_metrics.core.engine.config import DEFAULT_AGENT
 from stream_metrics.core.events.decode import BadRecord, Event, decode
@@ -13,8 +13,8 @@ from stream_metrics.core.metrics.labels import by_model
 
 Source = Literal["human", "model"]
 Version = tuple[int, str, bytes]
-_INLINE: Final[Version] = (-1, "", b"")
-"""Gains that came with the results are older than every label event."""
+_INLINE, _LABEL = 0, 1
+"""Gains that came with the results are older than every label event, whatever its version."""
 
 
 class GradedTwice(NamedTuple):
@@ -48,7 +48,9 @@ class PairCollector:
         self._limits = limits
         self._patterns = model_labellers
         self._results: dict[tuple[str, int, str], _Result] = {}
-        self._labels: dict[tuple[str, int, str, Source], tuple[Version, int | None]] = {}
+        self._labels: dict[
+            tuple[str, int, str, Source], tuple[tuple[int, Version], int | None]
+        ] = {}
         self.labellers: set[str] = set()
 
     def add(self, record: Record) -> None:
@@ -65,7 +67,7 @@ class PairCollector:
             if is_model and sent.labeller:
                 self.labellers.add(sent.labeller)
             for label in sent.labels or ():
-                self._label(event, label.result_id, source, event.version, label.gain)
+                self._label(event, label.result_id, source, _LABEL, label.gain)
 
     def _search(self, event: Event, sent: SearchIteration) -> None:
         agent = sent.agent or DEFAULT_AGENT
@@ -80,9 +82,9 @@ class PairCollector:
                     self._label(event, result.result_id, "human", _INLINE, result.gain)
 
     def _label(
-        self, event: Event, result_id: str, source: Source, version: Version, gain: int | None
+        self, event: Event, result_id: str, source: Source, rank: int, gain: int | None
     ) -> None:
-        key = (event.conversation_id, event.turn, result_id, source)
+        key, version = (event.conversation_id, event.turn, result_id, source), (rank, event.version)
         if key not in self._labels or self._labels[key][0] < version:
             self._labels[key] = (version, gain)
 
