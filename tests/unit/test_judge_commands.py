@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import stat
+from collections.abc import Iterable
 from itertools import permutations
 from pathlib import Path
 from random import Random
@@ -126,7 +127,7 @@ def test_a_judge_needs_the_key_of_the_workers() -> None:
 
 
 def test_which_gain_of_a_search_counts_does_not_depend_on_the_order() -> None:
-    """That of its latest revision, unless a label replaces it."""
+    """That of its latest revision; what was erased counts nowhere."""
     search = {
         "type": "search_iteration",
         "event_id": "s",
@@ -152,10 +153,20 @@ def test_which_gain_of_a_search_counts_does_not_depend_on_the_order() -> None:
         "labels": [{"result_id": "r", "gain": 2}],
     }
     for order in permutations([*events, by_model]):
-        collector = PairCollector(Limits())
-        for event in order:
-            collector.add(Record(json.dumps(event).encode(), b"c", NOON_S * 1000, "t", 0, 0))
-        assert [(one.human, one.model) for one in collector.pairs()] == [(3, 2)]
+        assert graded(order) == [(3, 2)]
+    for gone, left in ((0, [(3, 2)]), (3, [])):
+        erased: dict[str, Any] = {"type": "forget", "event_id": "x", "conversation_id": "c"}
+        erased["occurred_at"] = NOON_S - 1 + gone
+        for order in permutations([*events, by_model, erased]):
+            assert graded(order) == left
+
+
+def graded(events: Iterable[dict[str, Any]]) -> list[tuple[int, int]]:
+    """The grades by people and by the model."""
+    collector = PairCollector(Limits())
+    for event in events:
+        collector.add(Record(json.dumps(event).encode(), b"c", NOON_S * 1000, "t", 0, 0))
+    return [(one.human, one.model) for one in collector.pairs()]
 
 
 def test_grades_of_people_become_labels_of_whole_turns(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from stream_metrics.core.engine.config import DEFAULT_AGENT
 from stream_metrics.core.events.decode import BadRecord, Event, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.events.record import Record
-from stream_metrics.core.events.wire import RelevanceLabels, SearchIteration
+from stream_metrics.core.events.wire import Forget, RelevanceLabels, SearchIteration
 from stream_metrics.core.metrics.labels import by_model
 
 Source = Literal["human", "model"]
@@ -51,6 +51,7 @@ class PairCollector:
         self._labels: dict[
             tuple[str, int, str, Source], tuple[tuple[int, Version], int | None]
         ] = {}
+        self._forgotten: dict[str, tuple[int, str]] = {}
         self.labellers: set[str] = set()
 
     def add(self, record: Record) -> None:
@@ -61,6 +62,9 @@ class PairCollector:
         sent = event.payload
         if isinstance(sent, SearchIteration):
             self._search(event, sent)
+        elif isinstance(sent, Forget):
+            name, until = event.conversation_id, event.version[:2]
+            self._forgotten[name] = max(until, self._forgotten.get(name, until))
         elif isinstance(sent, RelevanceLabels):
             is_model = by_model(sent.source, sent.labeller, self._patterns)
             source: Source = "model" if is_model else "human"
@@ -89,12 +93,17 @@ class PairCollector:
             self._labels[key] = (version, gain)
 
     def pairs(self) -> list[GradedTwice]:
-        """The results that both have graded and that a search has returned."""
+        """The results that both have graded and that a search has returned; none that is erased."""
         found = []
-        for (conversation, turn, result_id, source), (_, model) in self._labels.items():
+        for conversation, turn, result_id, source in self._labels:
+            if source == "human":
+                continue
             result = self._results.get((conversation, turn, result_id))
-            _, human = self._labels.get((conversation, turn, result_id, "human"), (None, None))
-            if source == "model" and result and model is not None and human is not None:
+            if result is not None and self._is_erased(conversation, result.version):
+                result = None
+            human = self._gain(conversation, turn, result_id, "human")
+            model = self._gain(conversation, turn, result_id, "model")
+            if result is not None and model is not None and human is not None:
                 found.append(
                     GradedTwice(
                         conversation,
@@ -108,3 +117,14 @@ class PairCollector:
                     )
                 )
         return sorted(found)
+
+    def _gain(self, conversation: str, turn: int, result_id: str, source: Source) -> int | None:
+        """The gain of a source, unless it gave none or it was erased."""
+        found = self._labels.get((conversation, turn, result_id, source))
+        if found is None or self._is_erased(conversation, found[0][1]):
+            return None
+        return found[1]
+
+    def _is_erased(self, conversation: str, version: Version) -> bool:
+        until = self._forgotten.get(conversation)
+        return until is not None and version[:2] <= until
