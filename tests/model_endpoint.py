@@ -240,6 +240,13 @@ async def overcharges(_: web.Request, model: ModelEndpoint, body: dict[str, Any]
     return web.json_response(completion)
 
 
+async def thinks(_: web.Request, model: ModelEndpoint, body: dict[str, Any]) -> web.Response:
+    """An answer that took far more tokens than it might have."""
+    completion = model.completion(body, str(grade_of(document_of(body))))
+    completion["usage"]["completion_tokens"] = 3_000
+    return web.json_response(completion)
+
+
 async def babbles(_: web.Request, model: ModelEndpoint, body: dict[str, Any]) -> web.Response:
     """An answer that is no grade."""
     return web.json_response(model.completion(body, "I would say 3, or maybe 4."))

@@ -294,6 +294,17 @@ async def test_without_a_word_about_usage_all_that_was_reserved_is_spent(
         assert at.spending.held == Cost()
 
 
+async def test_calls_that_use_more_than_was_reserved_do_not_exceed_the_day(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    """For what the first ones use beyond it is reserved for all others."""
+    endpoint.misfortunes, endpoint.share = (model.thinks,), 1.0
+    async with stand(tmp_path, endpoint, Limits(tokens_per_day=40_000)) as at:
+        found = await asyncio.gather(*(at.grade(f"grade-1 {n}") for n in range(40)))
+        assert {*found} == {1, "spent"}
+        assert 20_000 < at.spending.total.tokens <= 40_000
+
+
 async def test_impossible_usage_is_taken_for_none(tmp_path: Path, endpoint: ModelEndpoint) -> None:
     """It would end the day's sample."""
     endpoint.faults.append(model.overcharges)

@@ -78,6 +78,7 @@ class Asker:
         self._slots = asyncio.Semaphore(options.concurrency)
         self._asking: dict[Prompt, asyncio.Event] = {}
         self._answered = 0  # calls that the endpoint has answered
+        self._beyond = (0, 0)  # tokens of prompts and answers beyond what was reserved, at most
         self._not_before = -float("inf")  # when the endpoint may be asked again
         self._silent_since: float | None = None  # since when no call was answered
         self._failures = 0  # calls since then
@@ -133,7 +134,9 @@ class Asker:
     async def _attempt(self, prompt: Prompt) -> int | str:
         """One call: its grade, or why there is none."""
         options = self._options
-        wanted = options.prices.cost(prompt.most_tokens, options.max_tokens)
+        prompts, answers = self._beyond
+        most = (prompt.most_tokens + prompts, options.max_tokens + answers)
+        wanted = options.prices.cost(*most)
         hold = await self._retry(lambda: self._ledger.reserve(wanted))
         if not isinstance(hold, Hold):
             return hold
@@ -149,10 +152,27 @@ class Asker:
             raise
         used = _used(answer, options.prices) or wanted
         await self._ledger.settle(hold, used)
+        self._note_beyond(prompt, answer)
         grade = parse_grade(answer.text)
         self._counts.called("no_grade" if grade is None else "graded", used)
         self._succeeded()
         return "no_grade" if grade is None else grade
+
+    def _note_beyond(self, prompt: Prompt, answer: Answer) -> None:
+        """From now on, reserve as many tokens more as a call has used that used too many."""
+        beyond = (
+            (answer.prompt_tokens or 0) - prompt.most_tokens,
+            (answer.answer_tokens or 0) - self._options.max_tokens,
+        )
+        if beyond[0] > self._beyond[0] or beyond[1] > self._beyond[1]:
+            self._beyond = (max(beyond[0], self._beyond[0]), max(beyond[1], self._beyond[1]))
+            log.warning(
+                "a call used more tokens than were reserved",
+                why="the endpoint adds to prompts or does not keep `judge.max_tokens`; from now on "
+                "more is reserved",
+                more_of_prompt=self._beyond[0],
+                more_of_answer=self._beyond[1],
+            )
 
     @property
     def _fails(self) -> bool:

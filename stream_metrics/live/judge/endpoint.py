@@ -25,7 +25,7 @@ FAILURES: Final[tuple[Failure, ...]] = (
     "timeout", "connection", "limited", "server_error", "garbage", "refused", "denied",
 )  # fmt: skip
 LONGEST_WAIT_SECONDS: Final = 3_600.0
-MOST_TOKENS: Final = 1 << 32
+MOST_TOKENS: Final = 1 << 22
 """More than any call uses: an endpoint that says more says nothing about usage."""
 _DENIED: Final = frozenset({401, 403, 404, 405, 407})
 _AGAIN: Final = frozenset({408, 409, 425})
