@@ -44,10 +44,10 @@ PIN := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 	--no-emit-find-links --no-config --quiet --custom-compile-command "make lock"
 
 .PHONY: help setup demo build test test-all test-fast test-unit test-services test-client test-spark check check-types check-lint format stack collector agent bench bench-replay bounds bridge-campaign serve-campaign neighbours outages peers profile services bench-spark \
-	tools kernel dashboards panels docs docs-site lock dist clean campaign mutations conformance fuzz drill calibration
+	tools kernel dashboards panels docs docs-site lock dist clean campaign mutations conformance fuzz drill calibration label-calibration
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Install everything, pinned, into .venv; compile nothing
 
@@ -283,6 +283,10 @@ drill: services ## Test the alert rules on simulated weeks of traffic and incide
 # CALIBRATION has options, such as CALIBRATION="--simulations 1000 --draws 1000" for a look in a minute.
 calibration: setup ## Measure the coverage of intervals and the power of tests by simulation; long
 	@$(RUN) -m tests.calibration --out docs/evidence/calibration.md $(CALIBRATION)
+
+# LABEL_CALIBRATION has options, such as LABEL_CALIBRATION="--samples 400" for a look in a minute.
+label-calibration: setup ## Measure the coverage of estimates from labels by people and a model; minutes
+	@$(RUN) -m tests.label_calibration --out docs $(LABEL_CALIBRATION)
 
 # MUTATIONS names the builds; without it all are made.
 mutations: services ## Break the source on purpose, and check that tests notice; some minutes

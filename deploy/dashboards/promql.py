@@ -81,6 +81,12 @@ def window(name: str, by: str = "", length: str = "$window", **matchers: str) ->
     return total(PREFIX + name, by, agent="~$agent", window=length, **matchers)
 
 
+def recorded(name: str, **labels: str) -> str:
+    """A series of the selected agents that rules record of all workers together."""
+    more = "".join(f', {label}="{value}"' for label, value in labels.items())
+    return f'{name}{{job=~"$job", agent=~"$agent"{more}}}'
+
+
 def rate(name: str, by: str = "", **matchers: str) -> str:
     """The rate of a counter per second, summed over workers."""
     return f"{_sum(by)}(rate({select(name, **matchers)}[$__rate_interval]))"

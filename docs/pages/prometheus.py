@@ -13,9 +13,12 @@ from stream_metrics.core.alerts.standing import Gathered, Stands
 from stream_metrics.core.engine.cells import CODES, Series
 from stream_metrics.core.engine.series import PREFIX
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.judge.budget import NOTHING, Limits, Spending
 from stream_metrics.core.metrics.registry import LABELLED_SHARE, METRICS
+from stream_metrics.live.judge.ledger import State
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
 from stream_metrics.live.prometheus.catalogue import MAX_BUGS, MAX_UNKNOWN_FIELDS
+from stream_metrics.live.prometheus.judge import JudgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 
@@ -34,6 +37,7 @@ def prometheus_page() -> str:
         _operations_section(),
         _receiver_section(),
         _bridge_section(),
+        _judge_section(),
     )
 
 
@@ -119,8 +123,8 @@ def _series_section() -> str:
         "- **Billionths.** Real values are stored as integers in units of 10⁻⁹. Divide "
         f"`{PREFIX}turn_metric_sum`, `{PREFIX}rerank_ndcg_sum` and `{PREFIX}retrieval_sum` by 1e9.",
         "- **Zeros.** A known agent has all its series from the start, at 0; `routed_searches` has "
-        "the routes it has taken. If that would exceed the limit below, only series with `all` "
-        "windows are exported at 0.",
+        "the routes it has taken, and `label_sums` only sums that are not 0. If that would exceed "
+        "the limit below, only series with `all` windows are exported at 0.",
         "- **Windows.** The table says which default windows have a series. A window that is "
         "not one of them, such as `2h`, has all series. `metrics.series_windows` gives a group "
         "other windows.",
@@ -187,6 +191,21 @@ def _bridge_section() -> str:
         "## Metrics of the bridge",
         "",
         "What [the bridge](../concepts/bridge.md) exports on its own `/metrics`, and `process_*`.",
+        "",
+    ]
+    return "\n".join([*lines, *_table(registry), ""])
+
+
+def _judge_section() -> str:
+    registry = CollectorRegistry()
+    metrics = JudgeMetrics(registry, ["topic"])
+    metrics.lag("topic", 0, 0, 0.0)
+    metrics.budget(State(Spending(0, NOTHING, NOTHING, None), Limits(1, 1, 1), None, None))
+    lines = [
+        "## Metrics of the judge",
+        "",
+        "What [the judge](../guides/labels.md#a-model-that-judges) exports: on its own `/metrics`, "
+        "and in one process beside all others.",
         "",
     ]
     return "\n".join([*lines, *_table(registry), ""])

@@ -148,6 +148,24 @@ DEAD_LETTERS = {
         "Send the records of dead letters to their input topics again, after a fix.",
     ),
 }
+JUDGE = {
+    "run": (
+        "stream_metrics.cli.judge:run",
+        "Grade a random sample of results by a model, and write relevance labels.",
+    ),
+    "export-for-people": (
+        "stream_metrics.cli.judge_people:export_for_people",
+        "Write what people need in order to grade a part of the model's sample.",
+    ),
+    "import": (
+        "stream_metrics.cli.judge_people:import_people",
+        "Turn the grades that people gave into relevance labels, and print them.",
+    ),
+    "agreement": (
+        "stream_metrics.cli.judge_agreement:judge_agreement",
+        "Compare the grades that a model and people gave the same results.",
+    ),
+}
 TOPICS = {
     "create": (
         "stream_metrics.cli.topics:create",
@@ -174,6 +192,12 @@ dead_letters = typer.Typer(
 app.add_typer(dead_letters, name="dlq", no_args_is_help=True)
 input_topics = typer.Typer(cls=lazy_group(TOPICS), help="Manage the topics that workers read.")
 app.add_typer(input_topics, name="topics", no_args_is_help=True)
+judge = typer.Typer(
+    cls=lazy_group(JUDGE, default="run"),
+    help="Have a model grade a random sample of results, within a budget.",
+    rich_markup_mode=MARKUP,
+)
+app.add_typer(judge, name="judge")
 
 
 def _version(asked: bool) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from stream_metrics.cli.common import printable
 from stream_metrics.cli.figures import WIDTH
+from stream_metrics.lab.evaluation.compare_estimates import TITLE
 from stream_metrics.lab.evaluation.observations import distinct_name, title_of
 from stream_metrics.lab.evaluation.wording import (
     about,
@@ -57,9 +58,11 @@ class ComparisonText(NamedTuple):
 
 
 def comparison_parts(found: Block) -> Iterator[ComparisonText]:
-    """The whole comparison, then that of each stratum."""
+    """The whole comparison, then that of estimates, then that of each stratum."""
     names = [run["name"] for run in found["runs"]]
     yield _part("", names, found["family"])
+    if "estimates" in found:
+        yield _part(TITLE, names, found["estimates"])
     for dimension, strata in found["strata"].items():
         for stratum, family in strata.items():
             yield _part(f"{dimension}: {stratum}", names, family)

@@ -38,14 +38,26 @@ class LazyCommand(TyperCommand):
         return self.load().make_context(*arguments, **named)
 
 
-def lazy_group(commands: Mapping[str, tuple[str, str]]) -> type[TyperGroup]:
-    """The class of a group that has these commands first: the place and the line of each."""
+def lazy_group(
+    commands: Mapping[str, tuple[str, str]], default: str | None = None
+) -> type[TyperGroup]:
+    """The class of a group that has these commands first: the place and the line of each.
+
+    What names no command is for the one called ``default``, if there is one.
+    """
 
     class Group(TyperGroup):
         """A group of commands that are imported when they are run."""
 
         def __init__(self, *, commands: Any, **options: Any) -> None:
             super().__init__(commands={**lazy, **commands}, **options)
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            """See ``click.Group``."""
+            if default is not None and (not args or args[0] not in (*self.commands, "--help")):
+                args = [default, *args]
+            found: list[str] = super().parse_args(ctx, args)
+            return found
 
     lazy = {name: LazyCommand(name, *about) for name, about in commands.items()}
     return Group

@@ -16,9 +16,11 @@ import uvloop
 from aiohttp import web
 
 from stream_metrics import __version__
+from stream_metrics.cli.judging import check_judge
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import identity, web_options
 from stream_metrics.cli.process import WorkerProcess, prepare_process
+from stream_metrics.cli.serving_judge import LocalJudge
 from stream_metrics.cli.serving_rules import rules_over
 from stream_metrics.cli.serving_traces import Traces
 from stream_metrics.cli.settings import Settings
@@ -57,6 +59,7 @@ from stream_metrics.live.page.one_process import document
 from stream_metrics.live.ports import StateStore, Superseded
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.web import WebOptions, guard, make_app
+from stream_metrics.live.worker.ahead import AheadDecoder
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.options import LoopOptions
 from stream_metrics.live.worker.ownership.identity import OtherIdentity
@@ -112,6 +115,9 @@ class ServeProcess(WorkerProcess):
             self._metrics,
             self.clock,
         )
+        self.judge: LocalJudge | None = None
+        if settings.judge.model:
+            self.judge = LocalJudge(settings, database, self.records, self.registry, self.clock)
         self.otlp = OtlpReceiver(self.receiver, self.records, self.traces.scores, self.clock.now_ms)
 
     def _conversations(self) -> ConversationPages:
@@ -168,6 +174,7 @@ class ServeProcess(WorkerProcess):
         letters = LocalDeadLetters(self._database, self.clock.now_ms)
         published = self.publish(space, generation, letters)
         state = self.keep_state(settings, generation, layout, space, published)
+        self.receiver.ahead = AheadDecoder(state.options)
         source = LocalSource(self.records, generation.group, [EVENTS], self.retry)
         options = LoopOptions(
             (EVENTS,),
@@ -175,7 +182,8 @@ class ServeProcess(WorkerProcess):
             commit_interval_seconds=settings.kafka.commit_interval_seconds,
         )
         loop = self.loop_over(source, state, options, {})
-        await self.run_loop(loop, state, beside=[self.traces.part()], watchers=[self._keep()])
+        watchers = [self._keep()] if self.judge is None else [self._keep(), self.judge.run()]
+        await self.run_loop(loop, state, beside=[self.traces.part()], watchers=watchers)
 
     def obstructed(self, reasons: Mapping[str, str]) -> None:
         """See ``WorkerProcess.obstructed``."""
@@ -185,6 +193,8 @@ class ServeProcess(WorkerProcess):
     def stop(self) -> None:
         """See ``WorkerProcess.stop``."""
         self.traces.stop()
+        if self.judge is not None:
+            self.judge.stop()
         super().stop()
 
     async def _keep(self) -> None:
@@ -235,6 +245,8 @@ def run_serve(settings: Settings, announce: Callable[[str, str], None]) -> int:
     configure_logs(settings.log)
     try:
         check_doors(settings)
+        if settings.judge.model:
+            check_judge(settings)
         with _open_files(), held(settings.serve.data):
             uvloop.run(_serve(_with_key(settings), announce))
     except REFUSALS as error:

@@ -39,6 +39,7 @@ from stream_metrics.core.settings import (
     SettingsTable,
 )
 from stream_metrics.lab.settings import ComparisonSettings, EvaluationSettings
+from stream_metrics.live.judge.settings import JudgeSettings
 from stream_metrics.live.settings import (
     AlertSettings,
     BridgeSettings,
@@ -84,6 +85,7 @@ class Settings(BaseSettings):
     labels: LabelSettings = LabelSettings()
     bridge: BridgeSettings = BridgeSettings()
     serve: ServeSettings = ServeSettings()
+    judge: JudgeSettings = JudgeSettings()
     metrics: MetricSettings = MetricSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     comparison: ComparisonSettings = ComparisonSettings()
@@ -104,6 +106,8 @@ class Settings(BaseSettings):
         longest = max(w.length_us for w in self.metrics.window_specs()) // 1000
         if self.state.ttl_ms < longest:
             raise ValueError("`state.ttl` must be at least as long as the longest window")
+        if self.state.ttl_ms < self.labels.delay_ms:
+            raise ValueError("`state.ttl` must be at least as long as `labels.delay`")
         return self
 
     @classmethod
@@ -138,6 +142,14 @@ class Settings(BaseSettings):
             raise ValueError("`bridge.group_id` must not be `kafka.group_id`")
         return self
 
+    @model_validator(mode="after")
+    def _check_judge(self) -> Settings:
+        if self.judge.group_id in (self.kafka.group_id, self.bridge.group_id):
+            raise ValueError("`judge.group_id` must not be that of workers or bridges")
+        if self.judge.budget_topic in (*self.kafka.topics, self.kafka.repartition_topic):
+            raise ValueError("`judge.budget_topic` must not hold events")
+        return self
+
     @property
     def bridge_kafka(self) -> KafkaSettings:
         """The bridge's Kafka settings: ``kafka`` with the topics and the group of ``bridge``."""
@@ -151,6 +163,12 @@ class Settings(BaseSettings):
                 "repartition_topic": bridge.internal_topic if bridge.rekey else None,
             }
         )
+
+    @property
+    def judge_kafka(self) -> KafkaSettings:
+        """The judge's Kafka settings: ``kafka`` with the group of ``judge``."""
+        group = {"group_id": self.judge.group_id, "group_instance_id": None, "output_topic": None}
+        return self.kafka.model_copy(update={**group, "start": self.judge.start})
 
     @property
     def namespace(self) -> str:

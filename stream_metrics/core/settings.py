@@ -24,6 +24,7 @@ from stream_metrics.core.engine.series import MAX_SERIES, META_SERIES
 from stream_metrics.core.engine.window import (
     DEFAULT_WINDOWS,
     Window,
+    parse_duration,
     parse_window,
     series_of_agent,
     window_specs,
@@ -350,6 +351,21 @@ class LabelSettings(SettingsTable):
     of JSON in an attribute."""
     position: tuple[str, ...] = Field((), examples=[["document.position"]])
     """Attributes of an evaluation with the position of the document in its span, from 0."""
+    delay: str | None = Field(None, examples=["2d"])
+    """How long after a conversation its last labels may come, such as `2d`. Those that come after
+    `state.ttl` find nothing, so `state.ttl` must be at least that."""
+
+    @field_validator("delay")
+    @classmethod
+    def _delay(cls, delay: str | None) -> str | None:
+        if delay is not None:
+            parse_duration(delay)
+        return delay
+
+    @property
+    def delay_ms(self) -> int:
+        """``delay`` in milliseconds; 0 if it is not set."""
+        return 0 if self.delay is None else parse_duration(self.delay) // 1000
 
     @field_validator("cutoffs")
     @classmethod
@@ -428,11 +444,11 @@ class MetricSettings(SettingsTable):
     turn_scope: Literal["last", "all"] = "last"
     """Whether there is one row for each conversation (its last turn) or one for each turn."""
     windows: tuple[str, ...] = Field(tuple(window.name for window in DEFAULT_WINDOWS), min_length=1)
-    """Lengths of the sliding windows: a number and `s`, `m` or `h`."""
+    """Lengths of the sliding windows: a number and `s`, `m` or `h`, or `d` from two days on."""
     series_windows: dict[str, tuple[str, ...]] = Field({}, examples=[{"turns": ["30m", "24h"]}])
     """Which windows have the series that not all need, by group: `turns`, `iterations`, `loops`,
-    `duplicates`, `gates`, `routes`, `reranking` or `retrieval`. By default each window has all,
-    but for the default windows; metrics-prometheus.md lists which series those have."""
+    `duplicates`, `gates`, `routes`, `reranking`, `retrieval` or `estimates`. By default each window
+    has all, but for the default windows; metrics-prometheus.md lists which series those have."""
     dimension: Literal["agent", "release"] = "agent"
     """Whether window metrics are split by agent or by release (to compare a canary)."""
     agents: tuple[str, ...] = Field((), max_length=MAX_AGENTS, examples=[["support", "research"]])

@@ -9,6 +9,7 @@ from tests.mutations.of_answers import ANSWERS
 from tests.mutations.of_builds import BUILDS
 from tests.mutations.of_comparisons import COMPARISONS
 from tests.mutations.of_delivery import DELIVERY
+from tests.mutations.of_estimates import ESTIMATES
 from tests.mutations.of_figures import FIGURES
 from tests.mutations.of_labels import LABEL_MUTATIONS
 from tests.mutations.of_local import LOCAL
@@ -20,5 +21,5 @@ from tests.mutations.of_traces import BRIDGES
 
 MUTATIONS: Final = (
     *FIGURES, *DELIVERY, *LOCAL, *BUILDS, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
-    *BRIDGES, *TOOL_RESULTS, *ALERTS, *LABEL_MUTATIONS,
+    *BRIDGES, *TOOL_RESULTS, *ALERTS, *LABEL_MUTATIONS, *ESTIMATES,
 )  # fmt: skip

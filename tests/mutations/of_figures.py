@@ -184,9 +184,9 @@ FIGURES: Final = (
         (
             Edit(
                 CELLS,
-                "        _replace_cell(old, new, cells)\n    turn.cell",
+                "        replace_cell(old, new, cells)\n    turn.cell",
                 "        if new is not None:\n"
-                "            _replace_cell(old, new, cells)\n    turn.cell",
+                "            replace_cell(old, new, cells)\n    turn.cell",
             ),
         ),
         FORGOTTEN,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from .dedup import NAMED_TYPES
+from .labelled import unit_entries
 from .report import canonical
 from .retrieval import scores
 from .turns import Turn
@@ -39,6 +40,7 @@ _ROWS: dict[str, tuple[str, ...]] = {
     "rerank_ndcg_count": _LONG,
     "retrieval_sum": _LONG,
     "retrieval_count": _LONG,
+    "label_sums": ("24h",),
 }
 MAX_AGENTS = 50
 MAX_ROUTES = 20
@@ -145,7 +147,7 @@ def _tri(value: bool | None) -> str:
 
 def windows_text(turns: list[Turn], now: int) -> str:
     """The text of `windows.json` at one time."""
-    everything = [entry for turn in turns for entry in entries(turn)]
+    everything = [entry for turn in turns for entry in entries(turn)] + [*unit_entries(turns)]
     agents = sorted({entry[2] for entry in everything})[:MAX_AGENTS]
     routes = sorted({dict(entry[3])["route"] for entry in everything if "route" in dict(entry[3])})
     sums: Counter[Labels] = Counter()

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.alerts.arrivals import COUNTS, counts_of
 from stream_metrics.core.dedup.deduplicator import deduplicator
-from stream_metrics.core.engine.cells import conversation_cells, split_code
+from stream_metrics.core.engine.cells import split_code
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import OTHER, EngineConfig
+from stream_metrics.core.engine.conversation_cells import conversation_cells
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
 from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.step import Step

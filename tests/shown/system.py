@@ -15,6 +15,7 @@ from deploy.local.servers import Prometheus, RedisServer
 from deploy.local.stack import DEPLOY, RETRIEVAL, Command, generator_command
 from deploy.local.waiting import wait_until
 from stream_metrics.lab.traffic import TrafficProfile, TrafficRecord, generate
+from tests.label_samples import in_samples
 from tests.otlp import SpanSpec, as_protobuf
 from tests.services.bridged import BridgedSystem, bridged
 from tests.services.live import produce
@@ -55,7 +56,10 @@ async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
             await wait_until(worker.ready, WITHIN_SECONDS, "the worker is not ready")
             await wait_until(bridge.ready, WITHIN_SECONDS, bridge.log_tail)
             jobs = {JOB: [worker.address], BRIDGE_JOB: [bridge.address]}
-            async with Prometheus(folder / "prometheus", jobs, interval="1s") as prometheus:
+            rules = [DEPLOY / "prometheus" / "estimates.rules.yml"]
+            async with Prometheus(
+                folder / "prometheus", jobs, rule_files=rules, interval="1s"
+            ) as prometheus:
                 await system.interpreted(await system.send(told_and_refused(1)))
                 await wait_until(
                     partial(prometheus.query, f"{REFUSED} > 0 and on () streammetrics_ready == 1"),
@@ -94,7 +98,7 @@ def told_and_refused(seed: int) -> list[Sent]:
 
 
 def last_hours() -> list[TrafficRecord]:
-    """The records of the last hours, as they would have come until now."""
+    """The records of the last hours, as they would have come until now, with random samples."""
     now_s = int(time.time())
     profile = TrafficProfile(
         seed=SEED,
@@ -102,4 +106,5 @@ def last_hours() -> list[TrafficRecord]:
         start=now_s - SECONDS,
         duration_seconds=SECONDS,
     )
-    return [record for record in generate(profile) if record.timestamp_ms <= now_s * 1_000]
+    records = generate(profile)
+    return [one for one in in_samples(records) if one.timestamp_ms <= now_s * 1_000]

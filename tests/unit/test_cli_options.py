@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stream_metrics.cli import COMMANDS, DEAD_LETTERS, TOPICS, app
+from stream_metrics.cli import COMMANDS, DEAD_LETTERS, JUDGE, TOPICS, app
 from stream_metrics.lab.sources.recording import recording
 from tests.commands import leaves
 from tests.replays import traffic
@@ -114,6 +114,7 @@ def test_help_shows_the_first_paragraph_of_each_command() -> None:
     lines = {
         **{name: line for name, (_, line) in COMMANDS.items()},
         **{f"dlq {name}": line for name, (_, line) in DEAD_LETTERS.items()},
+        **{f"judge {name}": line for name, (_, line) in JUDGE.items()},
         **{f"topics {name}": line for name, (_, line) in TOPICS.items()},
     }
 

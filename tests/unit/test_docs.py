@@ -33,6 +33,7 @@ from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.live.bridge import bridge
 from stream_metrics.live.page.rules import KNOWN_HOURS
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
+from stream_metrics.live.prometheus.judge import JudgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
 from stream_metrics.live.prometheus.receiver import ReceiverMetrics
 from stream_metrics.live.worker import partition
@@ -528,6 +529,7 @@ def test_every_named_metric_is_exported() -> None:
     operations.agents_known(["support"])
     BridgeMetrics(registry, ["traces"]).lag("traces", 0, 0, 0.0)
     ReceiverMetrics(registry, ["events"]).answered("/v1/events", 200)
+    JudgeMetrics(registry, ["searches"]).lag("searches", 0, 0, 0.0)
     known = exported_names(registry)
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
     named = {name for text in texts for name in _SERIES.findall(text)} - {"streammetrics_window_"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from stream_metrics.cli.client_options import check_worker_settings
 from stream_metrics.cli.common import load_settings
 from stream_metrics.cli.environment import variable
 from stream_metrics.cli.errors import error_lines
+from stream_metrics.cli.judging import check_judge
 from stream_metrics.cli.serving import check_doors
 from stream_metrics.cli.settings import Settings
 from stream_metrics.clients.setting_files import UnreadableFile
@@ -23,6 +25,7 @@ SASL = {"kafka.security_protocol": "SASL_PLAINTEXT", "kafka.sasl_username": "ann
 NEEDED = {
     "kafka.sasl_password_file": SASL,
     "kafka.sasl_token_file": {**SASL, "kafka.sasl_mechanism": "OAUTHBEARER"},
+    "judge.key_file": {"judge.model": "m"},
     "kafka.ssl_ca_file": {"kafka.security_protocol": "SSL"},
     "kafka.ssl_certificate_file": {"kafka.security_protocol": "SSL"},
     "kafka.ssl_key_file": {
@@ -37,6 +40,8 @@ NEEDED = {
     "web.tls_key": {"web.tls_certificate": sys.executable},
 }  # fmt: skip
 """Settings with which a client reads the file that a setting names."""
+CHECKS: dict[str, Callable[[Settings], None]] = {"judge": check_judge, "serve": check_doors}
+"""Who reads the files of a table, where it is not a worker."""
 FILES = [
     name
     for name, field in settings()
@@ -71,7 +76,7 @@ def test_a_missing_file_is_named_with_its_setting_and_its_place(
         monkeypatch.setenv(variable(other), value)
 
     with pytest.raises(UnreadableFile) as raised:
-        (check_doors if name.startswith("serve.") else check_worker_settings)(Settings())
+        CHECKS.get(name.partition(".")[0], check_worker_settings)(Settings())
 
     assert str(raised.value) == (
         f"{name} secrets/none: No such file or directory. The path is relative to the working "

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.conversation_cells import conversation_cells
 from stream_metrics.core.engine.state import Cell, Conversation
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
 from stream_metrics.core.engine.windows import Windows

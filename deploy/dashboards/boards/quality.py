@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from deploy.dashboards.boards.estimates import ESTIMATES
 from deploy.dashboards.boards.queries import AGENT, turn_mean
 from deploy.dashboards.panels import Board, Panel, Query, Row
 from deploy.dashboards.promql import ratio, select, where_known, window
@@ -162,6 +163,7 @@ QUALITY = Board(
                 ),
             ],
         ),
+        ESTIMATES,
         Row(
             "What alerts look at",
             [

@@ -79,6 +79,17 @@ def bridge_rights(traces: KafkaSettings, events: Sequence[str]) -> list[Right]:
     return [*worker_rights(traces), *(Right("WRITE", "topic", topic) for topic in events)]
 
 
+def judge_rights(settings: KafkaSettings, budget_topic: str) -> list[Right]:
+    """The rights of a judge that reads with these settings and writes labels."""
+    return [
+        *(Right("READ", "topic", topic) for topic in settings.state_topics),
+        Right("WRITE", "topic", settings.topics[-1]),
+        Right("READ", "topic", budget_topic),
+        Right("WRITE", "topic", budget_topic),
+        Right("READ", "group", settings.group_id),
+    ]
+
+
 def rights_error(settings: KafkaSettings, missing: Iterable[Right]) -> str:
     """The error message for missing rights: the user, the rights, and what to do."""
     user = settings.sasl_username

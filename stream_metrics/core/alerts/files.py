@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from stream_metrics.core.alerts.alert import LOCAL, Alert, Links, Rule
+from stream_metrics.core.alerts.estimate_records import estimate_records
 from stream_metrics.core.alerts.recording import Record, usual_records, window_records
 from stream_metrics.core.alerts.table import ALERTS
 
@@ -36,6 +37,7 @@ def rule_groups(links: Links = LOCAL) -> dict[str, list[Group]]:
     return {
         "recording": [_recorded("windows", windows)],
         "usual": [_recorded("usual", usual)],
+        "estimates": [_recorded("estimates", estimate_records())],
         "alerts": alerts,
     }
 
@@ -62,7 +64,10 @@ def prometheus_rule(links: Links = LOCAL) -> str:
 
 
 def _recorded(name: str, records: Iterable[Record]) -> Group:
-    rules = [{"record": record, "expr": expr} for record, expr in records]
+    rules = [
+        {"record": name, "expr": expr, **({"labels": dict(labels)} if labels else {})}
+        for name, expr, labels in records
+    ]
     return {"name": f"stream-metrics.{name}", "rules": rules}
 
 

@@ -96,6 +96,41 @@ def sqrt(value: Value) -> Value:
     return _call("sqrt", value) if isinstance(value, Promql) else math.sqrt(value)
 
 
-def at_least(value: Value, low: float) -> Value:
-    """The value, or ``low`` if that is more."""
+def at_least(value: Value, low: Value) -> Value:
+    """The larger of both."""
+    if isinstance(low, Promql):
+        return (value >= low) | low
     return _call("clamp_min", value, low) if isinstance(value, Promql) else max(value, low)
+
+
+def at_most(value: Value, high: Value) -> Value:
+    """The smaller of both."""
+    if isinstance(high, Promql):
+        return (value < high) | high
+    return _call("clamp_max", value, high) if isinstance(value, Promql) else min(value, high)
+
+
+def between(value: Value, low: float, high: float) -> Value:
+    """The value, or ``low`` or ``high`` if it is beyond it."""
+    if isinstance(value, Promql):
+        return _call("clamp", value, low, high)
+    return min(max(value, low), high)
+
+
+def over(above: Value, below: Value) -> Value:
+    """The ratio; 0 where the denominator is not positive.
+
+    >>> over(3, 4), over(3, 0)
+    (0.75, 0.0)
+    >>> print(over(Promql("hits"), Promql("asked")).text)
+    hits / (asked > 0)
+    or 0 * asked
+    """
+    if isinstance(below, Promql):
+        return (above / (below > 0)) | 0 * below
+    return above / below if below > 0 else 0.0
+
+
+def exp(value: Value) -> Value:
+    """The exponential function."""
+    return _call("exp", value) if isinstance(value, Promql) else math.exp(value)

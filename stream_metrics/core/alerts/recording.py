@@ -6,17 +6,19 @@ such as job, namespace or cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from stream_metrics.core.alerts.windows import LABELLED, NAMED, RERANKED, SRR
 
 
 class Record(NamedTuple):
-    """A recording rule."""
+    """A recording rule; ``labels`` are those that it adds."""
 
     name: str
     expr: str
+    labels: Mapping[str, str] = MappingProxyType({})
 
 
 _EVENTS: Final = "job:streammetrics_events:increase_5m"

@@ -16,13 +16,13 @@ from stream_metrics.core.engine.ranked import scores_of
 from stream_metrics.core.engine.state import (
     NO_ROUTES,
     Cell,
-    Conversation,
     Iteration,
     Search,
     Turn,
 )
 from stream_metrics.core.events.times import round_scaled
 from stream_metrics.core.metrics.decisions import NO_RELEASE, Rerank, rerank
+from stream_metrics.core.metrics.label_sums import BOTH, SAMPLES, SUMS
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 from stream_metrics.core.metrics.registry import BASES, TURN_LABELS, WINDOWED
 from stream_metrics.core.metrics.turn_totals import TurnTotals, settled
@@ -60,6 +60,9 @@ _ORIGIN: Final = ("5m", "1h")
 
 LOOPS: Final = "loops"
 """The group of families that state under tables without ``loops`` does not count."""
+
+ESTIMATES: Final = "estimates"
+"""The group of the family from which estimates are made."""
 
 # Series codes are ``CODE`` or ``CODE|label|label``. They are part of the stored format.
 CODES: Final[dict[str, Series]] = {
@@ -139,6 +142,11 @@ CODES: Final[dict[str, Series]] = {
     "rc": Series(
         "retrieval_count", ("metric",), "retrieval", _MACRO,
         "Searches for which the metric is defined", (None,),
+    ),
+    "L": Series(
+        "label_sums", ("figure", "sample", "sum"), ESTIMATES, ("24h",),
+        "Sums over conversations of random samples, for estimates; of NDCG in ten-thousandths",
+        (None, SAMPLES, SUMS[BOTH]),
     ),
 }  # fmt: skip
 
@@ -391,17 +399,6 @@ def turn_cell(turn: Turn, config: EngineConfig) -> Cell | None:
     return Cell(time_us, dimension_of(agent, release, config), sums)
 
 
-def conversation_cells(conversation: Conversation, config: EngineConfig) -> list[Cell]:
-    """All cells of a conversation in its present state."""
-    cells: list[Cell] = []
-    for turn in conversation.turns.values():
-        cells += [iteration_cell(turn, one, config) for one in turn.iterations.values()]
-        whole = turn_cell(turn, config)
-        if whole is not None:
-            cells.append(whole)
-    return cells
-
-
 def cell_changes(
     turn: Turn, before: dict[int, Cell | None], before_turn: Cell | None, config: EngineConfig
 ) -> list[tuple[int, Cell]]:
@@ -416,13 +413,13 @@ def cell_changes(
         new = None
         if iteration is not None:
             new = iteration.cell = iteration_cell(turn, iteration, config)
-        _replace_cell(old, new, cells)
+        replace_cell(old, new, cells)
     turn.cell = turn_cell(turn, config)
-    _replace_cell(before_turn, turn.cell, cells)
+    replace_cell(before_turn, turn.cell, cells)
     return cells
 
 
-def _replace_cell(old: Cell | None, new: Cell | None, cells: list[tuple[int, Cell]]) -> None:
+def replace_cell(old: Cell | None, new: Cell | None, cells: list[tuple[int, Cell]]) -> None:
     """Append what replaces ``old`` by ``new`` in the windows: where possible, the difference."""
     if old is None or new is None or old.time_us != new.time_us or old.agent != new.agent:
         if old is not None:

@@ -17,10 +17,11 @@ from stream_metrics.core.dedup.deduplicator import Deduplicator
 from stream_metrics.core.engine.cells import cell_changes
 from stream_metrics.core.engine.changes import Changes, Observations
 from stream_metrics.core.engine.config import EngineConfig
+from stream_metrics.core.engine.conversation_cells import unit_changes, units_of
 from stream_metrics.core.engine.derive import Derivation
 from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.plan import Plan
-from stream_metrics.core.engine.state import Conversation
+from stream_metrics.core.engine.state import SAMPLE, Conversation
 
 
 class Step:
@@ -42,6 +43,7 @@ class Step:
         Their digests must have been made with the conversation's key.
         """
         changes = Changes()
+        before_units = units_of(conversation, self.config)
         plan = Plan(conversation, self.config, observed, changes)
         plan.add(events)
         derivation = self._derivation(conversation, observed, changes)
@@ -49,6 +51,8 @@ class Step:
             derivation.apply(turn, has_fingerprints=conversation.has_fingerprints)
             before, before_turn = derivation.before, derivation.before_turn
             changes.cells += cell_changes(turn.turn, before, before_turn, self.config)
+        if before_units or any(turn.turn.winners[SAMPLE] for turn in plan.turns):
+            changes.cells += unit_changes(before_units, units_of(conversation, self.config))
         return changes
 
     def restore(self, conversation: Conversation) -> None:

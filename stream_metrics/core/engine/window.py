@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from typing import Final, NamedTuple
 
-from stream_metrics.core.engine.cells import CODES, LOOPS, Series
+from stream_metrics.core.engine.cells import CODES, ESTIMATES, LOOPS, Series
 from stream_metrics.core.engine.config import MAX_ROUTES, WINDOW_BUCKETS
 from stream_metrics.core.events.times import MICROS
 
@@ -69,13 +69,16 @@ def parse_window(name: str) -> Window:
 
     >>> parse_window("5m").bucket_us
     5000000
+    >>> parse_window("7d").length_us == parse_window("168h").length_us
+    True
     """
     length_us = parse_duration(name)
     if length_us % (WINDOW_BUCKETS * 1_000):
         raise ValueError(f"window {name!r} cannot be cut into {WINDOW_BUCKETS} buckets")
     seconds = length_us // MICROS
     usual = next(f"{seconds // size}{unit}" for unit, size in _WINDOW_UNITS if not seconds % size)
-    if name != usual:
+    days, rest = divmod(seconds, _UNITS["d"])
+    if name != usual and (rest or days < 2 or name != f"{days}d"):
         raise ValueError(f"window {name!r}: write it as {usual!r}")
     return Window(name, length_us)
 
@@ -123,9 +126,20 @@ DEFAULT_WINDOWS: Final = window_specs(_DEFAULT_NAMES)
 def windows_by_group(windows: Collection[Window]) -> dict[str, list[str]]:
     """The names of windows that have each group of series; the inverse of ``window_specs``.
 
+    The group of estimates is left out where its windows are those by default: it is newer than
+    files that name the groups.
+
     >>> windows_by_group(window_specs(["30m", "1h"]))["turns"]
     ['1h']
     """
+    found = _by_group(windows)
+    usual = _by_group(window_specs([window.name for window in windows]))
+    if found[ESTIMATES] == usual[ESTIMATES]:
+        del found[ESTIMATES]
+    return found
+
+
+def _by_group(windows: Collection[Window]) -> dict[str, list[str]]:
     return {
         series.group: [window.name for window in windows if head in window.heads]
         for head, series in CODES.items()
@@ -137,7 +151,9 @@ def series_of_agent(windows: Iterable[Window], retrieval: int) -> int:
     """The most series that an agent can have in these windows, with ``retrieval`` metrics."""
     sizes: Counter[str] = Counter()
     for head, series in CODES.items():
-        open_labels = retrieval if series.group == "retrieval" else MAX_ROUTES + 1
+        open_labels = {"retrieval": retrieval, ESTIMATES: 2 + retrieval}.get(
+            series.group, MAX_ROUTES + 1
+        )
         sizes[head] = prod(
             open_labels if values is None else len(values) for values in series.values
         )

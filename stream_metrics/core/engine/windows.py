@@ -245,8 +245,12 @@ class Windows:
                 self._first[window.name] = oldest
 
     def late(self, cells: Iterable[tuple[int, Cell]], record_time_us: int) -> Counter[str]:
-        """The number of added cells that have already left each window."""
-        times = sorted(cell.time_us for sign, cell in cells if sign > 0)
+        """The number of added cells of iterations and turns that have already left each window."""
+        times = sorted(
+            cell.time_us
+            for sign, cell in cells
+            if sign > 0 and not next(iter(cell.sums), "").startswith("L|")
+        )
         return Counter(
             {
                 window.name: bisect_left(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from io import BytesIO
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -33,7 +32,7 @@ def has_too_many_parts(body: bytes, most: int = MAX_PARTS) -> bool:
     >>> [has_too_many_parts(b'{"a": [1, 2, 3]}', most) for most in (3, 4)]
     [True, False]
     """
-    return sum(map(body.count, (b"{", b"[", b","))) > most
+    return len(body) > most and sum(map(body.count, (b"{", b"[", b","))) > most
 
 
 def events_of(body: bytes) -> Iterator[Placed]:
@@ -71,15 +70,19 @@ def _array_of(body: bytes) -> list[msgspec.Raw] | None:
 
 
 def _lines(body: bytes) -> Iterator[Placed]:
-    for place, line in enumerate(BytesIO(body), 1):
-        if value := line.strip(_WHITE):
+    place = begin = 0
+    while begin < len(body):
+        place, end = place + 1, body.find(b"\n", begin)
+        end = len(body) if end < 0 else end
+        if value := body[begin:end].strip(_WHITE):
             yield Placed(place, value)
+        begin = end + 1
 
 
 def _are_lines(body: bytes) -> bool:
     """Whether the first line is a value, or any line an object; so many that begin like one are not
     looked at, and count as lines."""
-    if _is_one(body.partition(b"\n")[0]):
+    if _is_one(body[: body.find(b"\n") + 1]):
         return True
     like_objects = _OPENS.finditer(body)
     if any(_is_one(found[1]) for found in islice(like_objects, _MANY_LINES)):

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 from stream_metrics.core.metrics.decisions import FACTS
 from stream_metrics.core.metrics.registry import metrics_at
 from stream_metrics.lab.choices import ALPHA, SEED, TEST_RESAMPLES, Correction, Test
+from stream_metrics.lab.evaluation.compare_estimates import compared_estimates
 from stream_metrics.lab.evaluation.estimates import Intervals, UnknownDimension, with_intervals
 from stream_metrics.lab.evaluation.notes import (
     Rows,
@@ -128,6 +129,7 @@ def compare_runs(
             for run in runs
         ],
         **_shown_method(method),
+        **compared_estimates(runs),
         "notes": notes_of(runs, by_kind) + _about_family(names, by_kind, family),
         "family": family,
         "strata": {

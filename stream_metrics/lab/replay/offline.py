@@ -10,10 +10,11 @@ from typing import Any
 
 from stream_metrics.core.dedup.deduplicator import deduplicator
 from stream_metrics.core.engine.beyond_limit import BeyondLimit, beyond_limit
-from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.changes import Observations, Refused
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
+from stream_metrics.core.engine.conversation_cells import conversation_cells
 from stream_metrics.core.engine.digested import DigestedEvent, RecordDecoder
+from stream_metrics.core.engine.label_units import sampled
 from stream_metrics.core.engine.registers import FORGET, SEARCH_ITERATION, TURN_COMPLETED
 from stream_metrics.core.engine.row import Row, reranks, shown_turns, turn_row
 from stream_metrics.core.engine.state import MODEL_RESULT_LABEL, RESULT_LABEL, Conversation
@@ -27,6 +28,7 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.core.events.wire import TurnCompleted
 from stream_metrics.core.metrics.decisions import RerankSums
 from stream_metrics.lab.history import History
+from stream_metrics.lab.replay.label_estimates import LabelSums, add_cells
 from stream_metrics.lab.replay.outcome import (
     REJECTED_LISTED,
     Outcome,
@@ -232,6 +234,7 @@ class Replay:
         orphans = 0
         beyond = of_all = BeyondLimit()
         unnamed = WithoutIds()
+        label_sums: LabelSums = {}
         for name, conversation in self._conversations.items():
             refused = self._refused.get(name, {}).values()
             beyond = beyond.plus(beyond_limit(conversation, self.options.turn_scope, refused))
@@ -245,6 +248,8 @@ class Replay:
                     reranked = reranked.plus(RerankSums.of(reranks(turn)))
             cells = conversation_cells(conversation, self.config)
             history.add(cells)
+            if sampled(conversation):
+                add_cells(label_sums, cells)
             agents.update(cell.agent for cell in cells)
             routes |= routes_of(cells)
         stale, forgotten = self._ignored()
@@ -263,6 +268,7 @@ class Replay:
             beyond_limit=beyond,
             beyond_limit_of_all=of_all,
             without_ids=unnamed,
+            label_sums=label_sums,
         )
         return outcome, history
 

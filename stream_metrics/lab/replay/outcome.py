@@ -20,6 +20,7 @@ from stream_metrics.core.engine.without_ids import WithoutIds
 from stream_metrics.core.metrics.decisions import RerankSums
 from stream_metrics.lab.evaluation.recorded_searches import Scoring
 from stream_metrics.lab.history import History
+from stream_metrics.lab.replay.label_estimates import LabelSums, added
 from stream_metrics.lab.sources.place import Place
 
 REJECTED_LISTED: Final = 100
@@ -82,7 +83,8 @@ class Outcome:
 
     ``agents`` and ``routes`` are the first by code point, up to the number that may have series of
     their own. ``beyond_limit`` is of the turns that have a row, ``beyond_limit_of_all`` of all
-    turns, which the windows have. ``without_ids`` is of the turns that have a row.
+    turns, which the windows have. ``without_ids`` is of the turns that have a row. ``label_sums``
+    are of all turns, by agent (or release).
     """
 
     events: int = 0
@@ -99,6 +101,7 @@ class Outcome:
     beyond_limit: BeyondLimit = field(default_factory=BeyondLimit)
     beyond_limit_of_all: BeyondLimit = field(default_factory=BeyondLimit)
     without_ids: WithoutIds = field(default_factory=WithoutIds)
+    label_sums: LabelSums = field(default_factory=dict)
 
     def now_us(self, options: ReplayOptions) -> int:
         """The time of the windows."""
@@ -120,6 +123,7 @@ class Outcome:
             "reranks": [searches, undefined, *map(hex, sums)],
             "rejected": [[list(place), *why] for place, *why in self.rejected],
             **{name: said for name in _IF_ANY if any(said := getattr(self, name))},
+            **({"label_sums": self.label_sums} if self.label_sums else {}),
         }
 
     @classmethod
@@ -135,6 +139,7 @@ class Outcome:
             beyond_limit=BeyondLimit(*data.get("beyond_limit", ())),
             beyond_limit_of_all=BeyondLimit(*data.get("beyond_limit_of_all", ())),
             without_ids=WithoutIds(*data.get("without_ids", ())),
+            label_sums=added({}, data.get("label_sums", {})),
         )
 
 
@@ -151,6 +156,7 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
     rejected: list[RejectedRecord] = []
     beyond = of_all = BeyondLimit()
     unnamed = WithoutIds()
+    label_sums: LabelSums = {}
     for one in outcomes:
         for name in _COUNTS:
             counts[name] += getattr(one, name)
@@ -162,6 +168,7 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
         beyond = beyond.plus(one.beyond_limit)
         of_all = of_all.plus(one.beyond_limit_of_all)
         unnamed = unnamed.plus(one.without_ids)
+        label_sums = added(label_sums, one.label_sums)
     return Outcome(
         **counts,
         agents=tuple(sorted(agents)),
@@ -171,4 +178,5 @@ def merge_outcomes(outcomes: Iterable[Outcome], options: ReplayOptions) -> Outco
         beyond_limit=beyond,
         beyond_limit_of_all=of_all,
         without_ids=unnamed,
+        label_sums=label_sums,
     )

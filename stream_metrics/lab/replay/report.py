@@ -32,6 +32,7 @@ from stream_metrics.core.metrics.registry import (
 from stream_metrics.core.metrics.turn_totals import ITERATIONS_CAP
 from stream_metrics.lab.evaluation.estimates import LANGUAGE, MOST_STRATA, Intervals, with_intervals
 from stream_metrics.lab.evaluation.report_figures import SCHEMA_VERSION
+from stream_metrics.lab.replay.label_estimates import estimates_block
 from stream_metrics.lab.replay.outcome import Outcome
 from stream_metrics.lab.sources.place import place_fields
 from stream_metrics.lab.statistics.intervals import Estimate
@@ -238,7 +239,8 @@ class Report:
 
         The block ``retrieval`` is None for the caller to fill in: it takes longest to compute.
         ``beyond_limit`` is there only if a row is of a turn beyond a limit, ``without_doc_id`` only
-        if a ground truth could not be compared with results.
+        if a ground truth could not be compared with results, ``estimates`` only if a turn is in a
+        random sample.
         """
         totals = {name: sum(self._counts[name]) for name in _COUNTED}
         found = with_intervals(self._figures(), self._intervals)
@@ -263,6 +265,7 @@ class Report:
             },
             **({"beyond_limit": beyond._asdict()} if beyond.turns else {}),
             **({"without_doc_id": unnamed._asdict()} if unnamed.texts() else {}),
+            **_estimated(outcome, config),
             "aggregate": self._aggregate(totals, found),
             "strata": {name: self._stratified(name) for name in self._split},
             "gate": GateCounts(**{name: totals[name] for name in _OF_GATES}).row(),
@@ -347,6 +350,13 @@ class Report:
             "stratum_average": {name: across[name].average for name in MACRO},
             "cross_stratum_variance": {name: across[name].variance for name in MACRO},
         }
+
+
+def _estimated(outcome: Outcome, config: dict[str, Any]) -> dict[str, Any]:
+    """The block ``estimates``, if a turn is in a random sample."""
+    if not outcome.label_sums:
+        return {}
+    return {"estimates": estimates_block(outcome.label_sums, config["metrics"]["dimension"])}
 
 
 def _added(counts: Mapping[str, Integers], names: Sequence[str]) -> Integers:

@@ -25,8 +25,9 @@ from stream_metrics.live.worker.source import SourceUnavailable
 BUSY_SECONDS: Final = 5.0  # how long to wait for another process that writes
 MAX_TOGETHER: Final = 64  # jobs in one transaction
 ROWS_A_CALL: Final = (64, 8, 1)  # so that few statements are prepared, whatever the number of rows
-PAGE_BYTES: Final = 8_192
+PAGE_BYTES: Final = 16_384  # so that events, of some kB each, leave little of a page empty
 CACHE_KIB: Final = 16_384
+CHECKPOINT_BYTES: Final = 8 << 20  # of the write-ahead log, from which on it is copied
 WAL_BYTES: Final = 64 << 20  # to which the write-ahead log is cut once it was copied
 
 LARGE_WAL_BYTES: Final = 4 * WAL_BYTES
@@ -341,6 +342,8 @@ def _open(path: Path, connect: Connect) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = full")
         connection.execute("PRAGMA temp_store = memory")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        [page_bytes] = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // page_bytes}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
         create_tables(connection)
     except BaseException:

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.local.database import Database, insert_rows
 from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
+from stream_metrics.live.local.tail import Tail
+from stream_metrics.live.worker.ahead import Decoded, DecodedRecord
 
 READ_RECORDS: Final = 2_000
 READ_BYTES: Final = 8 << 20
@@ -23,11 +25,23 @@ TRIMMED_AT_ONCE: Final = 1_000  # records, so that others do not wait long for t
 
 
 class Entry(NamedTuple):
-    """A record to append; one that is sent again has a timestamp of its own."""
+    """A record to append; one that is sent again has a timestamp of its own. ``decoded`` is its
+    event with the timestamp that it gets, if that was decoded."""
 
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None = None
+    decoded: Decoded | None = None
+
+    def at(self, topic: str, offset: int, timestamp_ms: int) -> Record:
+        """The record that it becomes."""
+        if self.decoded is not None:
+            return DecodedRecord(
+                self.value, self.key, timestamp_ms, topic, 0, offset, decoded=self.decoded
+            )
+        own_ms = self.timestamp_ms
+        stamp = timestamp_ms if own_ms is None else own_ms
+        return Record(self.value, self.key, stamp, topic, 0, offset)
 
 
 class Backlog(Exception):
@@ -58,6 +72,21 @@ class Kept:
     file_bytes: int
 
 
+class Listener:
+    """A reader of some topics: ``heard`` is set whenever this process has appended to one of them,
+    and ``tails`` have what it has appended."""
+
+    def __init__(self, topics: Collection[str]) -> None:
+        self.heard = asyncio.Event()
+        self.tails = {topic: Tail() for topic in topics}
+
+    def appended(self, topic: str, records: Sequence[Record]) -> None:
+        """Note that something was appended: these records, if they are known."""
+        if records:
+            self.tails[topic].add(records)
+        self.heard.set()
+
+
 class Log:
     """The records of each topic; a topic is one log.
 
@@ -66,15 +95,15 @@ class Log:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._listeners: dict[str, list[asyncio.Event]] = {topic: [] for topic in TOPICS}
+        self._listeners: dict[str, list[Listener]] = {topic: [] for topic in TOPICS}
         self._read: dict[str, int] = {}  # up to which offset, by topic
 
-    def listen(self, topics: Collection[str]) -> asyncio.Event:
-        """An event that is set whenever this process has appended to one of the topics."""
-        heard = asyncio.Event()
+    def listen(self, topics: Collection[str]) -> Listener:
+        """A reader of topics, who is told from now on what this process appends to them."""
+        listener = Listener(topics)
         for topic in topics:
-            self._listeners[topic].append(heard)
-        return heard
+            self._listeners[topic].append(listener)
+        return listener
 
     async def append(
         self,
@@ -90,7 +119,7 @@ class Log:
         unread.
         """
 
-        def append(connection: sqlite3.Connection) -> int:
+        def append(connection: sqlite3.Connection) -> list[Record]:
             if max_backlog is not None:
                 behind = _backlog(connection, topic)
                 if topic != EVENTS:
@@ -101,14 +130,19 @@ class Log:
             stamp = timestamp_ms if isinstance(timestamp_ms, int) else timestamp_ms()
             return add(connection, topic, entries, stamp)
 
-        first = await self._database.write(append)
-        self.appended(topic)
-        return first
+        records = await self._database.write(append)
+        self.appended(topic, records)
+        return records[0].offset
 
-    def appended(self, topic: str) -> None:
-        """Wake the readers of a topic."""
-        for heard in self._listeners[topic]:
-            heard.set()
+    async def pace(self, topic: str, patience_seconds: float) -> None:
+        """Wait while readers of a topic are behind, but have it in memory."""
+        for listener in self._listeners[topic]:
+            await listener.tails[topic].has_room(patience_seconds)
+
+    def appended(self, topic: str, records: Sequence[Record] = ()) -> None:
+        """Tell the readers of a topic what is stored now: these records, if they are known."""
+        for listener in self._listeners[topic]:
+            listener.appended(topic, records)
 
     def read_up_to(self, topic: str, offset: int) -> None:
         """Note that the reader of a topic has the records before an offset."""
@@ -214,24 +248,17 @@ class Log:
 
 def add(
     connection: sqlite3.Connection, topic: str, entries: Sequence[Entry], timestamp_ms: int
-) -> int:
-    """Append entries in a transaction that is under way; the offset of the first one."""
+) -> list[Record]:
+    """Append entries in a transaction that is under way; the records that they become."""
     end = _extent(connection, topic).end
+    records = [entry.at(topic, offset, timestamp_ms) for offset, entry in enumerate(entries, end)]
     insert_rows(
         connection,
         f"INSERT INTO {topic} VALUES",
-        [
-            (
-                offset,
-                timestamp_ms if entry.timestamp_ms is None else entry.timestamp_ms,
-                entry.key,
-                entry.value,
-            )
-            for offset, entry in enumerate(entries, end)
-        ],
+        [(one.offset, one.timestamp_ms, one.key, one.value) for one in records],
     )
-    connection.execute('UPDATE logs SET "end" = "end" + ? WHERE topic = ?', (len(entries), topic))
-    return end
+    connection.execute('UPDATE logs SET "end" = "end" + ? WHERE topic = ?', (len(records), topic))
+    return records
 
 
 def _extent(connection: sqlite3.Connection, topic: str) -> Extent:

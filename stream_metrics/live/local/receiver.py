@@ -4,7 +4,7 @@ The order of effects of a request (each must hold before the next begins):
 
 1. limit    who it comes from, how many there are at once, its size and its time
 2. inflate  the body, in steps, up to a limit
-3. decode   every event; those that are refused are told with place, reason and message
+3. check    every event; those that are refused are told with place, reason and message
 4. append   the others, in one transaction, which other requests share
 5. answer   once they are on the disk
 """
@@ -17,7 +17,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
@@ -32,12 +32,14 @@ from stream_metrics.core.events.limits import Limits
 from stream_metrics.live.local.database import FileDamaged, FileUnavailable
 from stream_metrics.live.local.log import Backlog, Entry, Log
 from stream_metrics.live.local.tables import EVENTS
+from stream_metrics.live.worker.ahead import AheadDecoder
 from stream_metrics.live.worker.clock import wall_ms
 from stream_metrics.live.worker.retry import Reasons
 
 EVENTS_PATH: Final = "/v1/events"
-DECODED_AT_ONCE: Final = 100  # events, so that others do not wait long for the event loop
+CHECKED_AT_ONCE: Final = 100  # events, so that others do not wait long for the event loop
 INFLATED_STEP: Final = 4 << 10  # bytes of a body: what follows a short member is copied
+PATIENCE_SECONDS: Final = 1.0  # for which a request waits for who reads what came before it
 RETRY_SECONDS: Final = 3  # OpenTelemetry's exporters give up after 10: so they try four times
 TROUBLED_SECONDS: Final = 15.0  # how long a refused request is a reason on ``/readyz``
 _JSON: Final = "application/json; charset=utf-8"
@@ -125,6 +127,7 @@ class Receiver:
     ) -> None:
         self._log = log
         self._limits = limits
+        self.ahead: AheadDecoder | None = None
         self.doors = doors
         self.counts = counts
         self._reasons = reasons
@@ -188,6 +191,7 @@ class Receiver:
         chunks: list[bytes] = []
         try:
             await self._read(request, chunks)
+            await self._log.pace(EVENTS, PATIENCE_SECONDS)
             async with self._turns:
                 inflated = await self._inflated(request, b"".join(chunks))
                 if len(inflated) > self.doors.small_bytes:
@@ -245,11 +249,11 @@ class Receiver:
         refusals: list[dict[str, object]] = []
         reasons: Counter[str] = Counter()
         placed, number = events_of(body), 0
-        while chunk := list(islice(placed, DECODED_AT_ONCE)):
+        while chunk := list(islice(placed, CHECKED_AT_ONCE)):
             number += len(chunk)
             if number > self.doors.events:
                 raise Refused(413, f"more than {self.doors.events} events; send fewer at once")
-            for place, bad in self._decode(chunk, entries, now_ms):
+            for place, bad in self._check_events(chunk, entries, now_ms):
                 reasons[bad.reason] += 1
                 refusals.append({"place": place, "reason": bad.reason, "message": bad.message})
             await asyncio.sleep(0)
@@ -262,16 +266,29 @@ class Receiver:
         document = {"accepted": len(entries), "refused": refusals}
         return Answer(200 if entries else 400, document)
 
-    def _decode(
+    def _check_events(
         self, chunk: Iterable[Placed], entries: list[Entry], now_ms: int
     ) -> Iterator[tuple[int, BadRecord]]:
         """Add the valid events to ``entries``; the places of the others, and what is wrong."""
         for place, value in chunk:
-            found = decode(value, timestamp_ms=now_ms, limits=self._limits)
+            found = self._entry(value, now_ms)
             if isinstance(found, BadRecord):
-                yield place, with_form(found, value)
+                yield place, found
             else:
-                entries.append(Entry(found.conversation_id.encode(), value))
+                entries.append(found)
+
+    def _entry(self, value: bytes, now_ms: int) -> Entry | BadRecord:
+        """The event as an entry of the log, decoded if the loop decodes it alike."""
+        if self.ahead is not None:
+            with suppress(Exception):  # the loop meets it again, and tells it
+                found = self.ahead.decode(value, now_ms)
+                if isinstance(found, BadRecord):
+                    return found
+                return Entry(found.event.conversation_id.encode(), value, None, found)
+        event = decode(value, timestamp_ms=now_ms, limits=self._limits)
+        if isinstance(event, BadRecord):
+            return with_form(event, value)
+        return Entry(event.conversation_id.encode(), value)
 
     async def stored(self, storing: Awaitable[object]) -> None:
         """Wait until something is on the disk; raises ``Refused``."""

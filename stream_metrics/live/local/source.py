@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from stream_metrics.core.events.record import Extent
+from stream_metrics.core.events.record import Extent, Record
 from stream_metrics.live.local.database import FileUnavailable
 from stream_metrics.live.local.log import READ_RECORDS, Log
 from stream_metrics.live.worker.retry import Retry
@@ -44,7 +44,7 @@ class LocalSource:
         self._retry = retry
         self._max_records = max_records
         self._wait_seconds = wait_seconds
-        self._heard = records.listen(topics)
+        self._listener = records.listen(topics)
         self._next: dict[PartitionId, int] = {}
 
     # -- the group
@@ -112,10 +112,10 @@ class LocalSource:
 
     async def poll(self) -> Fetched:
         """See ``Source``; raises ``Stopped``."""
-        self._heard.clear()
+        self._listener.heard.clear()
         if not (fetched := await self._fetch()).records:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._heard.wait(), self._wait_seconds)
+                await asyncio.wait_for(self._listener.heard.wait(), self._wait_seconds)
                 fetched = await self._fetch()
         return fetched
 
@@ -123,7 +123,9 @@ class LocalSource:
         """The next records; none, but a new assignment, if some were deleted before."""
         wanted = dict(self._next)
         offsets = {place.topic: offset for place, offset in wanted.items()}
-        read = await self._retry(lambda: self._log.read(offsets, self._max_records))
+        read = self._just_appended(offsets)
+        if missing := {topic: at for topic, at in offsets.items() if topic not in read}:
+            read |= await self._retry(lambda: self._log.read(missing, self._max_records))
         found = {}
         for place, offset in wanted.items():
             records = read[place.topic]
@@ -136,6 +138,12 @@ class LocalSource:
             self._log.read_up_to(place.topic, self._next[place])
             found[place] = records
         return Fetched(found)
+
+    def _just_appended(self, offsets: Mapping[str, int]) -> dict[str, list[Record]]:
+        """The next records of the topics that have them in memory."""
+        tails = self._listener.tails
+        found = {topic: tails[topic].take(at, self._max_records) for topic, at in offsets.items()}
+        return {topic: records for topic, records in found.items() if records}
 
     async def passed(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
         """See ``Source``."""

@@ -474,16 +474,15 @@ def _change_parts(
     changes: Iterable[tuple[ConversationKey, Mapping[bytes, bytes | None]]],
 ) -> None:
     """Set and delete parts; of several changes of a part, the last one counts."""
-    last = {(key, name): part for key, parts in changes for name, part in parts.items()}
-    insert_rows(
-        connection,
-        f"INSERT OR REPLACE INTO {table} VALUES",
-        [(place, *name, part) for name, part in last.items() if part is not None],
-    )
-    connection.executemany(
-        f"DELETE FROM {table} WHERE place = ? AND key = ? AND name = ?",  # noqa: S608
-        [(place, *name) for name, part in last.items() if part is None],
-    )
+    rows = [(place, key, name, part) for key, parts in changes for name, part in parts.items()]
+    if any(row[3] is None for row in rows):
+        rows = [*{row[1:3]: row for row in rows}.values()]
+        connection.executemany(
+            f"DELETE FROM {table} WHERE place = ? AND key = ? AND name = ?",  # noqa: S608
+            [row[:3] for row in rows if row[3] is None],
+        )
+        rows = [row for row in rows if row[3] is not None]
+    insert_rows(connection, f"INSERT OR REPLACE INTO {table} VALUES", rows)
 
 
 def _wipe_page(connection: sqlite3.Connection, place: int) -> WipeResult:

@@ -149,6 +149,15 @@ CREATE TABLE scores (                          -- that wait until their trace is
 );
 """
 
+JUDGE: Final = """
+CREATE TABLE IF NOT EXISTS judge_budget (      -- made by the first judge; other releases ignore it
+    day INTEGER NOT NULL,
+    writer TEXT NOT NULL,                      -- a process, by a name of its own
+    entry BLOB NOT NULL,
+    PRIMARY KEY (day, writer)
+) WITHOUT ROWID
+"""
+
 EVENTS: Final = "events"
 SPANS: Final = "spans"
 TOPICS: Final = (EVENTS, SPANS)

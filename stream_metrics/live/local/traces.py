@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from stream_metrics.core.events.record import Record
 from stream_metrics.live.bridge.bridge import Told
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.log import Entry, Log, add
@@ -30,7 +31,7 @@ class LocalEvents:
     async def send(self, told: Sequence[Told]) -> Sequence[Told]:
         """See ``bridge.bridge.EventWriter``; nothing is too large."""
 
-        def write(connection: sqlite3.Connection) -> None:
+        def write(connection: sqlite3.Connection) -> list[Record]:
             connection.execute(
                 'DELETE FROM told WHERE "offset" < '
                 '(SELECT "offset" FROM commits WHERE reader = ? AND topic = ?)',
@@ -47,8 +48,7 @@ class LocalEvents:
                 for one in told
                 if (one.trace.offset, one.trace.key) in new
             ]
-            add(connection, EVENTS, entries, self._clock())
+            return add(connection, EVENTS, entries, self._clock())
 
-        await self._database.write(write)
-        self._log.appended(EVENTS)
+        self._log.appended(EVENTS, await self._database.write(write))
         return ()

@@ -28,7 +28,7 @@ from stream_metrics.core.engine.window import DEFAULT_WINDOWS, Window, parse_win
 from stream_metrics.core.engine.windows import Sums, Windows
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.live.health import Health
-from stream_metrics.live.page import figures, rules
+from stream_metrics.live.page import estimates, figures, rules
 from stream_metrics.live.page.agent_rules import NO_LOOPS, is_new, usual_ratio
 from stream_metrics.live.page.courses import Course, Courses, together
 from stream_metrics.live.page.evidence import Teller
@@ -309,6 +309,7 @@ class Board:
                 **self._series(of_loops, view.agent, look, figures.loop_series, read_up_to),
             },
             "no_loops": None if of_loops else _why_no_loops(inputs.loops()),
+            "estimates": self._estimates(view, look),
             "operating": _operations(operating, read_up_to),
             "lag": self.history.lag(),
             "verdict": rules.verdict(
@@ -316,6 +317,14 @@ class Board:
             ),
             "rules": states,
         }
+
+    def _estimates(self, view: View, look: _Snapshot) -> dict[str, Any] | None:
+        window = figures.window_with(estimates.HEADS, look.specs, view.window)
+        if window is None:
+            return None
+        agents = self._known() if view.agent is None else [view.agent]
+        by_agent = {name: self._running.of(window.name, name) for name in agents}
+        return estimates.document(window.name, self._running.of(window.name, view.agent), by_agent)
 
     def _operating(self, at: float) -> OperationsSample:
         """The operational metrics now; unknown if a bug keeps them from being read."""

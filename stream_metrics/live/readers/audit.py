@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from stream_metrics.core.alerts.minutes import keeps_minutes
 from stream_metrics.core.dedup.deduplicator import deduplicator
-from stream_metrics.core.engine.cells import conversation_cells
 from stream_metrics.core.engine.codec import decode_conversation, decode_sums
 from stream_metrics.core.engine.config import MAX_ROUTES, EngineConfig
+from stream_metrics.core.engine.conversation_cells import conversation_cells
 from stream_metrics.core.engine.step import Step
 from stream_metrics.core.engine.window import Window
 from stream_metrics.core.engine.windows import (

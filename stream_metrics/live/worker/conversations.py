@@ -33,6 +33,7 @@ from stream_metrics.live.ports import (
     StateStore,
     StoredConversation,
 )
+from stream_metrics.live.worker.ahead import event_of
 from stream_metrics.live.worker.cache import ConversationCache
 from stream_metrics.live.worker.options import PartitionOptions, conversation_key, record_digest
 from stream_metrics.live.worker.output import message_after
@@ -112,7 +113,7 @@ class Conversations:
         decoder = self._decoder(self._options.key_id, require_key=self._options.require_key)
         for record, time_ms in zip(records, _times_ms(records, self._options), strict=True):
             try:
-                event = decoder.decode(
+                event = event_of(record, self._options) or decoder.decode(
                     record.value, key=record.key, timestamp_ms=record.timestamp_ms
                 )
             except MemoryError:

@@ -22,9 +22,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from stream_metrics.core.alerts.arrivals import is_young
 from stream_metrics.core.alerts.minutes import MARK_BYTES, MARKS, Arrivals, ArrivedMinutes
-from stream_metrics.core.engine.cells import conversation_cells, dimension_of
+from stream_metrics.core.engine.cells import dimension_of
 from stream_metrics.core.engine.changes import Observations
 from stream_metrics.core.engine.codec import encode_stub
+from stream_metrics.core.engine.conversation_cells import conversation_cells
 from stream_metrics.core.engine.plan import waiting_labels
 from stream_metrics.core.engine.registers import FORGET, LABEL_TYPES, SEARCH_ITERATION
 from stream_metrics.core.engine.state import Cell, DamagedState

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from stream_metrics.lab.evaluation.compare_estimates import TITLE
 from stream_metrics.lab.evaluation.wording import (
     about,
     adjusted_title,
@@ -42,6 +43,8 @@ def comparison_page(found: Block) -> str:
         sections.append(section("Notes", notes))
     titles = _titles(found)
     sections += _family("", names, found["family"], titles)
+    if "estimates" in found:
+        sections += _family(TITLE, names, found["estimates"], titles)
     for dimension, strata in found["strata"].items():
         for stratum, family in strata.items():
             sections += _family(f"{dimension}: {stratum}", names, family, titles)

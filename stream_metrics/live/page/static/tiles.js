@@ -1,7 +1,7 @@
 // The tiles: the current figures.
 
 import { $, el, levelBadge, renderOnce, setText } from "./dom.js";
-import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason, sinceText } from "./format.js";
+import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason, sentence, sinceText } from "./format.js";
 
 /** The worst level that a rule flags, and the agents with it. */
 function fault(state, name) {
@@ -57,6 +57,31 @@ function loopTiles(state, noTraffic) {
     percent, `${part}${other}`, whole, none ?? noTraffic, rule ? fault(state, rule) : null));
 }
 
+const ESTIMATED = { sre: ["SRE, estimated", percent, "Search result efficiency"], gain: ["Gain, estimated", mean, "Gain of the good new documents per iteration"] };
+
+const bounds = ([, low, high], format) => (low === null ? "too few conversations for an interval" : `${format(low)} to ${format(high)}, 95% interval`);
+
+/** Who labelled how many conversations, of those drawn at random. */
+function sampleText({ both, people, model }) {
+  const labelled = [both && `${count(both)} by people and a model`, people && `${count(people)} by people`, model && `${count(model)} by a model`];
+  return `${labelled.filter(Boolean).join(", ")}: conversations`;
+}
+
+/** Estimates from labels of random samples, if there are any. */
+function estimateTiles({ estimates }) {
+  return Object.entries(estimates?.figures ?? {}).map(([figure, found]) => {
+    const [title, format, full] = ESTIMATED[figure] ?? [`${figure}, estimated`, percent, `Mean ${figure} of searches`];
+    const [who, best] = found.combined ? ["people and a model together", found.combined] : ["people alone", found.human];
+    const tile = { name: `estimate-${figure}`, title, part: undefined, whole: undefined,
+      full: `${full}, from labels of random samples in ${estimates.window}`, level: null, usual: sampleText(found.conversations) };
+    if (best === null) {
+      return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone, which nobody has checked" };
+    }
+    return { ...tile, value: format(best[0]), exact: best[0], about: `${bounds(best, format)}, by ${who}`,
+      usual: figure === "sre" && estimates.off.length ? `${tile.usual}. ${sentence(estimates.off.join(", "))}` : tile.usual };
+  });
+}
+
 /** Whether the brokers no longer say how far the topics reach. */
 const lagIsUnknown = ({ lag_seconds: seconds, lag_known_at: knownAt }) => seconds === null && knownAt !== null;
 
@@ -91,6 +116,7 @@ function tiles(state) {
       routing?.routes.length ? "no routed search has a label" : "no routed searches",
       fault(state, "routing_drop")),
     ...loopTiles(state, noTraffic),
+    ...estimateTiles(state),
     { name: "results", title: "Results", full: "Results that searches returned",
       level: fault(state, "results_drop"),
       value: count(sums.results), exact: sums.results,
@@ -104,7 +130,10 @@ function tiles(state) {
 
 export function showTiles(state) {
   const box = $("tiles");
-  for (const tile of tiles(state)) {
+  const shown = tiles(state);
+  const ids = new Set(shown.map(({ name }) => `tile-${name}`));
+  for (const old of [...box.children]) if (!ids.has(old.id)) old.remove();
+  for (const tile of shown) {
     let made = document.getElementById(`tile-${tile.name}`);
     if (!made) {
       made = el("article", { id: `tile-${tile.name}`, class: "card tile" },

@@ -85,6 +85,11 @@ class GenerationState(KeptState):
         self._on_muted(is_muted)
 
     @property
+    def options(self) -> PartitionOptions:
+        """What its partitions share."""
+        return self._options
+
+    @property
     def _newest(self) -> Layout:
         """The layout as it was read last."""
         return self._layout if self._watcher is None else self._watcher.newest

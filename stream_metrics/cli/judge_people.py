@@ -1,0 +1,197 @@
+"""``stream-metrics judge export-for-people``, ``import``: what people grade, and their labels."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from stream_metrics.cli.common import (
+    ConfigOption,
+    UsageError,
+    load_settings,
+    parse_time,
+    printable,
+    stderr_console,
+)
+from stream_metrics.cli.judge_sources import check_key, sampled_turns, with_key
+from stream_metrics.cli.kafka import run_kafka
+from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
+from stream_metrics.cli.settings import Settings
+from stream_metrics.cli.sources import SinceOption, UntilOption
+from stream_metrics.core.events.decode import BadRecord
+from stream_metrics.core.judge.people import Row, people_events, rows
+from stream_metrics.core.judge.turns import HELP
+from stream_metrics.lab.sources.unchanged import InputError
+
+LISTED = 20
+
+
+def export_for_people(
+    file: Annotated[
+        Path, typer.Argument(help="The file to write, a JSON object a line.", metavar="FILE")
+    ],
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Recordings, OTLP traces, kafka:TOPIC or the folder of `serve`. Default: the "
+            "input topics.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="The share of conversations; at most `judge.rate`. Default: `judge.people_rate`.",
+            show_default=False,
+        ),
+    ] = None,
+    since: SinceOption = "earliest",
+    until: UntilOption = "end",
+    config: ConfigOption = None,
+) -> None:
+    """Write what people need in order to grade a part of the model's sample.
+
+    FILE gets a line for each document of each turn: question, query, title and text, and a
+    [bold]grade[/bold] to fill in, from 0 to 4. Only its owner can read it, and an existing file is
+    not overwritten. [bold]judge import[/bold] reads it when it is filled in.
+
+    The conversations are drawn as judges draw them, so each is in the model's sample, too.
+    """
+    settings = with_key(load_settings(config), sources or [])
+    check_key(settings)
+    chosen = settings.judge.share_of_people if rate is None else rate
+    if chosen > settings.judge.rate:
+        raise UsageError(
+            f"--rate {chosen:g} is above judge.rate, {settings.judge.rate:g}: people label a part "
+            "of the model's sample"
+        )
+    unusable = Counter[str]()
+    turns = documents = 0
+    lines = []
+    for work in sampled_turns(sources or [], settings, since, until, chosen):
+        if work.problem is not None:
+            unusable[work.problem] += 1
+            continue
+        turns += 1
+        documents += len(work.asks)
+        lines += [msgspec.json.encode(row) + b"\n" for row in rows(work)]
+    _write_private(file, b"".join(lines))
+    console = stderr_console()
+    console.print(f"{documents:,} documents of {turns:,} turns to grade, in {file}", markup=False)
+    for reason, helps in HELP.items():
+        if unusable[reason]:
+            console.print(f"left out: {unusable[reason]:,} turns, {reason}: {helps}", markup=False)
+
+
+def _write_private(file: Path, data: bytes) -> None:
+    """Write a new file that only its owner can read, as a whole or not at all."""
+    try:
+        place = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageError(
+            f"{file} is there already, maybe with grades: choose another name"
+        ) from None
+    try:
+        with open(place, "wb") as target:
+            target.write(data)
+    except OSError:
+        with suppress(OSError):
+            file.unlink()
+        raise
+
+
+def import_people(
+    file: Annotated[
+        Path,
+        typer.Argument(help="A file of `judge export-for-people`, with grades.", metavar="FILE"),
+    ],
+    labeller: Annotated[
+        str | None,
+        typer.Option(help="Who gave the grades, for the events.", show_default=False),
+    ] = None,
+    into_kafka: Annotated[
+        bool,
+        typer.Option(
+            "--into-kafka",
+            help="Send the labels to the last of `kafka.topics` instead of printing them.",
+        ),
+    ] = False,
+    given: Annotated[
+        str | None,
+        typer.Option(
+            "--time",
+            help="When the grades were given, in RFC 3339 or Unix microseconds. Default: when the "
+            "file was changed.",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Turn the grades that people gave into relevance labels, and print them.
+
+    Labels are `relevance_labels` events, an object a line, as [bold]send[/bold] takes them. A turn
+    whose documents do not all have a grade is left out and listed. Exit code 2 if none can be used.
+    The same file gives the same events, so sending them twice has no effect.
+    """
+    settings = load_settings(config, connects=into_kafka)
+    time_us = os.stat(file).st_mtime_ns // 1000 if given is None else parse_time("--time", given)
+    events, unfinished = people_events(_rows(file), time_us, labeller)
+    console = stderr_console()
+    for one in unfinished[:LISTED]:
+        why = f"{one.without:,} documents without a grade"
+        why += f", {one.wrong:,} with one that is not 0 to 4" if one.wrong else ""
+        console.print(
+            printable(f"left out: conversation {one.conversation_id!r}, turn {one.turn}: {why}"),
+            markup=False,
+        )
+    if len(unfinished) > LISTED:
+        console.print(f"not listed: {len(unfinished) - LISTED:,} more turns")
+    if not events:
+        raise UsageError(f"{file}: no turn has a grade for each of its documents")
+    ready = _ready(events, settings)
+    if into_kafka:
+        run_kafka(settings, send_events(settings, ready))
+        report(Counter(event.topic for event in ready), "table")
+        return
+    for event in ready:
+        typer.echo(event.value.decode())
+
+
+def _rows(file: Path) -> list[Row]:
+    """The rows of a file; raises ``InputError``, which names the first line that is none."""
+    found = []
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(msgspec.json.decode(line, type=Row))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise InputError(
+                f"{file}, line {number}: this is no row of `judge export-for-people`; a grade is a "
+                "number from 0 to 4, without quotes"
+            ) from None
+    return found
+
+
+def _ready(events: list[bytes], settings: Settings) -> list[CheckedEvent]:
+    """The events for the topic of labels; raises ``InputError`` for what a worker would reject."""
+    limits, now_us, ready = settings.engine_config().limits, time.time_ns() // 1000, []
+    for value in events:
+        one = check_event(value, limits, now_us)
+        if isinstance(one, BadRecord):
+            raise InputError(f"a worker would reject labels: {one.reason}: {one.message}")
+        ready.append(one._replace(topic=settings.kafka.topics[-1]))
+    return ready

@@ -1,0 +1,1 @@
+"""A model that judges results: what it is asked, of which conversations, and what that may cost."""

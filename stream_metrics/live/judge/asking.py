@@ -1,0 +1,180 @@
+"""Asks for the grade of a document: once, within the budget, again after failures.
+
+Each attempt is reserved before it is made. How long to wait after a failure is drawn at random, so
+that judges do not come back together. An endpoint that fails for a long time costs no grade: a
+failure counts against a document only if others were answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, Protocol
+
+import structlog
+
+from stream_metrics.core.judge.budget import NOTHING, Cost, Prices
+from stream_metrics.core.judge.cache import GradeCache
+from stream_metrics.core.judge.options import AskOptions
+from stream_metrics.core.judge.prompt import Prompt, Texts, parse_grade, prompt_of
+from stream_metrics.live.judge.endpoint import Answer, Endpoint, EndpointFailed, Failure
+from stream_metrics.live.judge.ledger import Hold, Ledger
+from stream_metrics.live.worker.retry import Reasons, Retry
+
+REASON: Final = "endpoint"
+"""The name of a failing endpoint on ``/readyz``."""
+FIRST_SECONDS: Final = 1.0
+LONGEST_SECONDS: Final = 60.0
+DENIED_SECONDS: Final = 60.0
+FAILING_SECONDS: Final = 5.0
+"""For so long no call must have been answered until the endpoint is said to fail."""
+ROOM_SECONDS: Final = 1.0
+"""How long to wait for room in the budget of a minute, or for what is in flight."""
+
+Ungraded = Literal["no_grade", "spent"]
+"""Why a document has no grade: no attempt gave one, or the budget of the day is spent."""
+Outcome = Literal["graded", "no_grade"] | Failure
+
+log = structlog.get_logger(__name__)
+
+
+class CallCounts(Protocol):
+    """Receives operational counts; every method is cheap and never raises."""
+
+    def called(self, outcome: Outcome, used: Cost) -> None: ...
+    def cached(self) -> None: ...
+
+
+class Asker:
+    """Asks an endpoint for grades; ``pause`` waits so many seconds, or until the process stops."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        ledger: Ledger,
+        cache: GradeCache,
+        options: AskOptions,
+        retry: Retry,
+        reasons: Reasons,
+        counts: CallCounts,
+        pause: Callable[[float], Awaitable[None]],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._endpoint = endpoint
+        self._ledger = ledger
+        self._cache = cache
+        self._options = options
+        self._retry = retry
+        self._reasons = reasons
+        self._counts = counts
+        self._pause = pause
+        self._monotonic = monotonic
+        self._slots = asyncio.Semaphore(options.concurrency)
+        self._asking: dict[Prompt, asyncio.Event] = {}
+        self._answered = 0  # calls that the endpoint has answered
+        self._not_before = -float("inf")  # when the endpoint may be asked again
+        self._silent_since: float | None = None  # since when no call was answered
+        self._said = False  # that it fails
+
+    async def grade(self, texts: Texts) -> int | Ungraded:
+        """The grade of a document; raises ``Stopped``."""
+        prompt = prompt_of(texts, self._options.text_characters)
+        while True:
+            grade = self._cache.get(prompt)
+            if grade is not None:
+                self._counts.cached()
+                return grade
+            if (other := self._asking.get(prompt)) is None:
+                break
+            await other.wait()  # somebody asks the same
+        asking = self._asking[prompt] = asyncio.Event()
+        try:
+            found = await self._ask(prompt)
+        finally:
+            del self._asking[prompt]
+            asking.set()
+        if isinstance(found, int):
+            self._cache.put(prompt, found)
+        return found
+
+    async def _ask(self, prompt: Prompt) -> int | Ungraded:
+        """Ask until there is a grade, or no hope of one."""
+        failures, attempts, answered = 0, 0, self._answered
+        while True:
+            async with self._slots:
+                while (left := self._not_before - self._monotonic()) > 0:
+                    await self._pause(left)
+                found = await self._attempt(prompt)
+            if isinstance(found, int):
+                return found
+            if found == "spent":
+                return "spent"
+            if found in ("minute", "held"):
+                await self._pause(ROOM_SECONDS)
+                continue
+            failures += 1
+            # Before the first answer it is not known whether the endpoint or the document is ill.
+            if found == "no_grade" or self._answered != answered:
+                attempts += 1
+                answered = self._answered
+            if found == "refused" or attempts >= self._options.attempts:
+                return "no_grade"
+            longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 10))
+            await self._pause(random.uniform(0, longest))  # noqa: S311 - jitter, no secret
+
+    async def _attempt(self, prompt: Prompt) -> int | str:
+        """One call: its grade, or why there is none."""
+        options = self._options
+        wanted = options.prices.cost(prompt.most_tokens, options.max_tokens)
+        hold = await self._retry(lambda: self._ledger.reserve(wanted))
+        if not isinstance(hold, Hold):
+            return hold
+        try:
+            answer = await self._endpoint.ask(prompt)
+        except EndpointFailed as error:
+            await self._ledger.settle(hold, None if error.charged else NOTHING)
+            self._counts.called(error.kind, wanted if error.charged else NOTHING)
+            self._failed(error)
+            return error.kind
+        except BaseException:
+            self._ledger.abandon(hold)
+            raise
+        used = _used(answer, options.prices) or wanted
+        await self._ledger.settle(hold, used)
+        grade = parse_grade(answer.text)
+        self._counts.called("no_grade" if grade is None else "graded", used)
+        self._succeeded()
+        return "no_grade" if grade is None else grade
+
+    def _failed(self, error: EndpointFailed) -> None:
+        if error.kind == "refused":
+            return
+        now, wait = self._monotonic(), error.retry_after_seconds or 0.0
+        why = f"the model's endpoint gives no grades: {error}"
+        if error.kind == "denied":
+            wait = max(wait, DENIED_SECONDS)
+            why += "; check `judge.url`, `judge.key_file` and `judge.model`"
+        self._not_before = max(self._not_before, now + wait)
+        if self._silent_since is None:
+            self._silent_since = now
+        if error.kind == "denied" or now - self._silent_since >= FAILING_SECONDS:
+            if not self._said:
+                log.warning("the endpoint fails", why=why, wait_seconds=round(wait, 1))
+            self._said = True
+            self._reasons.set(REASON, why)
+
+    def _succeeded(self) -> None:
+        self._answered += 1
+        self._silent_since = None
+        if self._said:
+            log.info("the endpoint answers again")
+            self._said = False
+            self._reasons.clear(REASON)
+
+
+def _used(answer: Answer, prices: Prices) -> Cost | None:
+    """What a call has used; None if the endpoint does not say it all."""
+    if answer.prompt_tokens is None or answer.answer_tokens is None:
+        return None
+    return prices.cost(answer.prompt_tokens, answer.answer_tokens)

@@ -1,0 +1,173 @@
+"""A model behind an endpoint that speaks OpenAI's protocol for chats.
+
+Errors say what kind they are and nothing else, because an endpoint may repeat what it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import logging
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from stream_metrics.core.judge.options import EndpointOptions
+from stream_metrics.core.judge.prompt import Prompt
+
+Failure = Literal[
+    "timeout", "connection", "limited", "server_error", "garbage", "refused", "denied"
+]
+"""``garbage``: no answer of this protocol; ``refused``: this request alone; ``denied``: the key,
+the model or the address."""
+FAILURES: Final[tuple[Failure, ...]] = (
+    "timeout", "connection", "limited", "server_error", "garbage", "refused", "denied",
+)  # fmt: skip
+LONGEST_WAIT_SECONDS: Final = 3_600.0
+_DENIED: Final = frozenset({401, 403, 404, 405, 407})
+_AGAIN: Final = frozenset({408, 409, 425})
+
+
+class Answer(NamedTuple):
+    """What the model wrote, and what it says of the tokens; None if it does not."""
+
+    text: str | None
+    prompt_tokens: int | None = None
+    answer_tokens: int | None = None
+
+
+class EndpointFailed(Exception):
+    """A call without an answer.
+
+    ``status`` is that of HTTP, None without one. ``retry_after_seconds`` is how long the endpoint
+    asks to wait. ``charged``: it may have done the work.
+    """
+
+    def __init__(
+        self,
+        kind: Failure,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+        *,
+        charged: bool = True,
+    ) -> None:
+        super().__init__(kind if status is None else f"{kind} (HTTP {status})")
+        self.kind = kind
+        self.retry_after_seconds = retry_after_seconds
+        self.charged = charged
+
+
+class Endpoint(Protocol):
+    """Asks a model."""
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        """The answer; raises ``EndpointFailed``. It does not repeat a call."""
+        ...
+
+
+class OpenAiEndpoint:
+    """Implements ``Endpoint`` by the ``openai`` client; the extra ``judge`` installs it.
+
+    Raises ``ModuleNotFoundError`` without it.
+    """
+
+    def __init__(self, options: EndpointOptions) -> None:
+        import openai  # an extra, and slow to import
+
+        self._openai = openai
+        self._options = options
+        for name in ("openai", "httpx2", "httpcore2"):  # they log what is sent
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._client = openai.AsyncOpenAI(
+            base_url=options.url,
+            api_key=options.key or "none",
+            timeout=options.timeout_seconds,
+            max_retries=0,  # each attempt is reserved by itself
+        )
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        """See ``Endpoint``."""
+        options, openai = self._options, self._openai
+        try:
+            async with asyncio.timeout(options.timeout_seconds):
+                found = await self._client.chat.completions.create(
+                    model=options.model,
+                    messages=[
+                        {"role": "system", "content": prompt.system},
+                        {"role": "user", "content": prompt.user},
+                    ],
+                    temperature=options.temperature,
+                    extra_body={options.tokens_parameter: options.max_tokens},
+                )
+        except (TimeoutError, openai.APITimeoutError):
+            raise EndpointFailed("timeout") from None
+        except openai.APIConnectionError as error:
+            raise EndpointFailed("connection", charged=_was_sent(error)) from None
+        except openai.APIStatusError as error:
+            raise _of_status(error.status_code, error.response.headers) from None
+        except (openai.OpenAIError, ValueError):
+            raise EndpointFailed("garbage") from None
+        return _answer(found)
+
+    async def stop(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def _was_sent(error: BaseException) -> bool:
+    """Whether the request may have reached the endpoint: not if there was no connection."""
+    return type(error.__cause__).__name__ not in ("ConnectError", "ConnectTimeout")
+
+
+def _of_status(status: int, headers: Mapping[str, str]) -> EndpointFailed:
+    wait = retry_after(headers.get("retry-after"), time.time())
+    if status == 429:
+        return EndpointFailed("limited", status, wait, charged=False)
+    if status in _DENIED:
+        return EndpointFailed("denied", status, wait, charged=False)
+    if status in _AGAIN or status >= 500:
+        return EndpointFailed("server_error", status, wait)
+    return EndpointFailed("refused", status)
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """The seconds that a header asks to wait, at most an hour; None if it does not.
+
+    >>> retry_after("7", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 20.0)
+    (7.0, 40.0)
+    >>> retry_after("soon", 0.0), retry_after("-1", 0.0), retry_after("1e9", 0.0)
+    (None, 0.0, 3600.0)
+    """
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now
+        except (ValueError, OverflowError):
+            return None
+    if math.isnan(seconds):
+        return None
+    return min(max(seconds, 0.0), LONGEST_WAIT_SECONDS)
+
+
+def _answer(found: Any) -> Answer:
+    """What the client has made of the response; raises ``EndpointFailed`` if it is none.
+
+    The client does not check the form of what it gets.
+    """
+    try:
+        text = found.choices[0].message.content
+        usage = found.usage
+    except (AttributeError, IndexError, TypeError, KeyError):
+        raise EndpointFailed("garbage") from None
+    if text is not None and not isinstance(text, str):
+        raise EndpointFailed("garbage")
+    counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+    prompt, answer = (
+        count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+        for count in counts
+    )
+    return Answer(text, prompt, answer)

@@ -1,0 +1,287 @@
+"""The judge: reads the input topics, grades the turns of its sample, and writes labels.
+
+In each round it fetches records, adds those of the sample to their turns, and starts to ask for the
+grades of the turns that are due. Asking goes on beside the rounds. A turn's labels are written once
+all its documents have a grade. What is committed lies before the first record of any turn of which
+something is still expected, so whoever reads next knows the same turns; from the labels, which
+are on the topics that it reads, it knows which of them are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
+
+import structlog
+
+from stream_metrics.core.events.bugs import Bug
+from stream_metrics.core.events.record import Record
+from stream_metrics.core.judge.budget import day_of
+from stream_metrics.core.judge.labels import label_events
+from stream_metrics.core.judge.sample import Sampler
+from stream_metrics.core.judge.turns import HELP, OpenTurn, OpenTurns, Problem, Work
+from stream_metrics.live.judge.asking import Asker
+from stream_metrics.live.judge.ledger import Ledger, State
+from stream_metrics.live.worker.retry import RetryPolicy, Stopped
+from stream_metrics.live.worker.telemetry import BugCounts
+
+MAX_ASKED: Final = 200  # turns for whose grades is asked at once; each waits for its turn
+FULL_SECONDS: Final = 0.1
+REFRESH_SECONDS: Final = 2.0  # how often it is read what other judges have spent
+LOG_SECONDS: Final = 60.0
+_ANY_TIME: Final = 1 << 62
+
+Outcome = Literal["labelled", "no_grade", "budget"] | Problem
+OUTCOMES: Final[tuple[Outcome, ...]] = ("labelled", "no_grade", "budget", "no_query", "no_text")
+
+log = structlog.get_logger(__name__)
+
+
+class ReadTime(NamedTuple):
+    """Up to when a partition has been read in all its topics. ``knows_labels``: also up to where
+    their ends were when it was assigned, so that all labels of earlier judges are known."""
+
+    time_ms: int
+    knows_labels: bool
+
+
+class Inputs(Protocol):
+    """The input topics, as one member of a consumer group reads them."""
+
+    async def fetch(self) -> Sequence[Record]:
+        """The next records; on return, ``Partitions`` has those that are assigned."""
+        ...
+
+    def rest(self) -> None:
+        """Note that nothing is read now, since there is no room."""
+        ...
+
+    @property
+    def changed(self) -> bool:
+        """Whether the assignment has changed, so that ``fetch`` must be called."""
+        ...
+
+    def times(self) -> Mapping[int, ReadTime]:
+        """Up to when each partition has been read."""
+        ...
+
+    async def commit(self) -> None:
+        """Commit what ``Partitions.first_needed`` says of the partitions still assigned."""
+        ...
+
+
+class LabelWriter(Protocol):
+    """Writes to the topic of labels."""
+
+    async def send(self, conversation_id: str, events: Sequence[bytes]) -> None:
+        """Write events of a conversation. Returns once they are stored; raises ``Unavailable``."""
+        ...
+
+
+class JudgeCounts(BugCounts, Protocol):
+    """Receives operational counts; every method is cheap and never raises."""
+
+    def judged(self, outcome: Outcome, documents: int) -> None: ...
+    def sizes(self, turns: int, open_bytes: int, asked: int) -> None: ...
+    def budget(self, state: State) -> None: ...
+
+
+class Partitions:
+    """The turns of the partitions that are assigned, and the tasks that ask for their grades."""
+
+    def __init__(self, made: Callable[[], OpenTurns]) -> None:
+        self._made = made
+        self._of: dict[int, OpenTurns] = {}
+        self._asking: dict[asyncio.Task[None], OpenTurns] = {}
+
+    def begin(self, numbers: Iterable[int]) -> None:
+        """Replace the assigned partitions; nothing of them has been read."""
+        self.stop()
+        self._of = {number: self._made() for number in numbers}
+
+    def of(self, number: int) -> OpenTurns | None:
+        """The turns of a partition; None if it is not assigned."""
+        return self._of.get(number)
+
+    def first_needed(self, topic: str, partition: int) -> int | None:
+        """The offset of the first record of any turn; None if nothing of that log is needed."""
+        turns = self._of.get(partition)
+        return None if turns is None else turns.offsets().get((topic, partition))
+
+    def ask(self, turns: OpenTurns, task: asyncio.Task[None]) -> None:
+        """Keep a task until it ends."""
+        self._asking[task] = turns
+        task.add_done_callback(lambda done: self._asking.pop(done, None))
+
+    @property
+    def asked(self) -> int:
+        """How many turns are being asked about."""
+        return len(self._asking)
+
+    @property
+    def turns(self) -> int:
+        """How many turns there are."""
+        return sum(map(len, self._of.values()))
+
+    @property
+    def bytes(self) -> int:
+        """The size of their records."""
+        return sum(one.bytes for one in self._of.values())
+
+    def make_room(self, most_bytes: int) -> bool:
+        """Forget turns that were graded if all have more bytes; whether there is room then."""
+        for one in self._of.values():
+            one.make_room(max(0, most_bytes - (self.bytes - one.bytes)))
+        return self.bytes <= most_bytes
+
+    def stop(self) -> None:
+        """Ask for nothing any more."""
+        for task in list(self._asking):
+            task.cancel()
+
+
+class JudgeOptions(NamedTuple):
+    """``rate`` is the configured share of conversations in the sample; ``open_bytes`` the most
+    bytes of records that are kept."""
+
+    model: str
+    judge: str
+    rate: float
+    open_bytes: int
+
+
+class Judge:
+    """Grades a sample, in rounds."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        partitions: Partitions,
+        sampler: Sampler,
+        asker: Asker,
+        ledger: Ledger,
+        labels: LabelWriter,
+        retry: RetryPolicy,
+        counts: JudgeCounts,
+        options: JudgeOptions,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._inputs = inputs
+        self._partitions = partitions
+        self._sampler = sampler
+        self._asker = asker
+        self._ledger = ledger
+        self._labels = labels
+        self._retry = retry
+        self._counts = counts
+        self._options = options
+        self._monotonic = monotonic
+        self._opened = False
+        self._next_refresh = monotonic()
+        self._logged: dict[tuple[str, str], float] = {}
+        self._ended: int | None = None  # the last day whose end was logged
+
+    async def turn(self) -> int:
+        """Run one round; the number of records fetched."""
+        if not self._opened:
+            await self._retry(self._ledger.open)
+            self._opened = True
+        if (now := self._monotonic()) >= self._next_refresh:
+            self._next_refresh = now + REFRESH_SECONDS
+            await self._retry(self._ledger.refresh)
+        records: Sequence[Record] = ()
+        if self._inputs.changed or self._partitions.make_room(self._options.open_bytes):
+            records = await self._inputs.fetch()
+        else:
+            self._inputs.rest()
+            await self._retry.pause(FULL_SECONDS)
+        rate = self._ledger.highest_rate(self._options.rate)
+        for record in records:
+            turns = self._partitions.of(record.partition)
+            if turns is not None:
+                turns.add(record, rate)
+        self._start()
+        await self._inputs.commit()
+        self._tell()
+        return len(records)
+
+    def _start(self) -> None:
+        """Ask for the grades of turns that are due."""
+        idle = not self._partitions.asked
+        full = self._partitions.bytes > self._options.open_bytes
+        for number, read in self._inputs.times().items():
+            turns = self._partitions.of(number)
+            if turns is None:
+                continue
+            turns.forget_old(read.time_ms)
+            # Nothing more is read while turns take all the room: what they lack does not come then.
+            due_ms = _ANY_TIME if full and idle else read.time_ms
+            if read.knows_labels or full:
+                room = max(0, MAX_ASKED - self._partitions.asked)
+                for turn in turns.due(due_ms, room):
+                    turn.running = True
+                    self._partitions.ask(turns, asyncio.create_task(self._judge(turn)))
+
+    async def _judge(self, turn: OpenTurn) -> None:
+        try:
+            work = turn.work()
+            if work is not None:
+                await self._grade(turn, work)
+        except Stopped:
+            pass
+        except Exception as error:
+            self._counts.bug(Bug.of(error))
+        finally:
+            turn.running = False
+
+    async def _grade(self, turn: OpenTurn, work: Work) -> None:
+        day = day_of(work.time_us // 1000)
+        rate = await self._retry(lambda: self._ledger.rate(day, self._options.rate))
+        if not self._sampler.includes(work.conversation_id, rate):
+            return
+        if work.problem is not None:
+            self._log_problem(work, work.problem)
+            self._counts.judged(work.problem, 0)
+            return
+        grades: dict[str, int] = {}
+        for ask in work.asks:
+            found = await self._asker.grade(ask.texts)
+            if not isinstance(found, int):
+                self._counts.judged("budget" if found == "spent" else found, 0)
+                return
+            grades[ask.result_id] = found
+        model, judge = self._options.model, self._options.judge
+        events = label_events(work, grades, model=model, judge=judge)
+        await self._retry(lambda: self._labels.send(work.conversation_id, events))
+        turn.grade(grades)
+        self._counts.judged("labelled", len(grades))
+
+    def _log_problem(self, work: Work, problem: Problem) -> None:
+        """Log what an agent's turns lack, once a minute."""
+        now = self._monotonic()
+        if now < self._logged.get((work.agent, problem), 0.0):
+            return
+        self._logged = {at: until for at, until in self._logged.items() if until > now}
+        self._logged[work.agent, problem] = now + LOG_SECONDS
+        log.warning("a turn cannot be graded", agent=work.agent, reason=problem, why=HELP[problem])
+
+    def _tell(self) -> None:
+        """Export sizes and the budget; log once a day that it is spent."""
+        parts, state = self._partitions, self._ledger.state()
+        self._counts.sizes(parts.turns, parts.bytes, parts.asked)
+        self._counts.budget(state)
+        ended_ms = state.spending.ended_ms
+        if ended_ms is not None and day_of(ended_ms) != self._ended:
+            self._ended = day_of(ended_ms)
+            log.error(
+                "the budget of the day is spent, so the sample ends until midnight, UTC",
+                calls=state.spending.calls,
+                tokens=state.spending.total.tokens,
+                why="windows that reach into this time have no combined estimate; lower "
+                "`judge.rate`, or raise `judge.tokens_per_day` or `judge.money_per_day`",
+            )
+
+    def stop(self) -> None:
+        """Ask for nothing any more."""
+        self._partitions.stop()

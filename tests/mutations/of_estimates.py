@@ -1,0 +1,95 @@
+"""Broken builds whose estimates from labels are wrong, or too certain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Edit, Mutation
+
+FORMULAS: Final = "stream_metrics/core/alerts/estimates.py"
+RECORDS: Final = "stream_metrics/core/alerts/estimate_records.py"
+SUMS: Final = "stream_metrics/core/metrics/label_sums.py"
+
+TEST: Final = "tests/unit/test_estimates.py"
+RULES: Final = "tests/services/test_estimate_rules.py::test_prometheus_records_what_pages_compute"
+
+ESTIMATES: Final = (
+    Mutation(
+        "a judge without an error",
+        "the combined interval takes what the model says of its own sample as certain",
+        (
+            Edit(
+                FORMULAS,
+                "weight * weight * alone.variance + apart.variance",
+                "0 * alone.variance + apart.variance",
+            ),
+        ),
+        f"{TEST}::test_conversations_are_estimated_as_clusters_of_turns",
+        "assert ",
+    ),
+    Mutation(
+        "a judge that is believed",
+        "the combined estimate is the model's, and people do not put it right",
+        (
+            Edit(
+                FORMULAS,
+                "both.y - weight * both.f,\n",
+                "0 * both.y,\n",
+            ),
+        ),
+        f"{TEST}::test_single_turns_are_estimated_as_by_other_programs",
+        "assert ",
+    ),
+    Mutation(
+        "the weight of a half-known judge",
+        "the weight of the model ignores how few conversations it labelled",
+        (
+            Edit(
+                FORMULAS,
+                "over(enough * together * only.n * (n - 1), both.n * n * squares)",
+                "over(enough * together * (n - 1), both.n * squares)",
+            ),
+        ),
+        f"{TEST}::test_single_turns_are_estimated_as_by_other_programs",
+        "assert ",
+    ),
+    Mutation(
+        "what was not seen is not there",
+        "where all labelled results are good, the interval says that all results are",
+        (Edit(FORMULAS, "EDGE: Final = 0.05", "EDGE: Final = 1e-6"),),
+        f"{TEST}::test_only_good_results_do_not_prove_that_all_are_good",
+        "assert ",
+    ),
+    Mutation(
+        "what few bad results say of others",
+        "an interval is as certain where few conversations have bad results as anywhere",
+        (Edit(FORMULAS, "UNSEEN: Final = 3", "UNSEEN: Final = 0"),),
+        "tests/unit/test_label_calibration.py::test_intervals_hold_where_most_results_are_good",
+        "covered=",
+    ),
+    Mutation(
+        "ten-thousandths as they are",
+        "products of numerators of searches are scaled as if they were no products",
+        (
+            Edit(
+                SUMS,
+                'SEARCH_UNITS ** sum(letter in "yf" for letter in name)',
+                "SEARCH_UNITS if name[0] in 'yf' else 1",
+            ),
+        ),
+        f"{TEST}::test_figures_of_searches_are_in_their_own_units",
+        "assert ",
+    ),
+    Mutation(
+        "one worker's labels",
+        "Prometheus takes the sums of one worker for those of all",
+        (
+            Edit(
+                RECORDS, "sum without (instance, pod, sample", "max without (instance, pod, sample"
+            ),
+        ),
+        RULES,
+        "expr: ",
+        service=True,
+    ),
+)

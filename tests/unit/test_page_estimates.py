@@ -1,0 +1,100 @@
+"""The page shows estimates from labels of random samples, and where the model is off."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from stream_metrics.core.alerts.estimates import Interval, estimates
+from stream_metrics.live.page.estimates import OFF_SHOWN, is_off, judges_off
+from tests.label_sums import added, random_conversation, random_sums
+from tests.page import Showcase
+from tests.unit.test_worst import labelled, searched
+
+DOCS = "abcdefghij"
+
+
+def judged(n: int, agent: str, sources: tuple[str, ...], kinder: int = 0) -> list[dict[str, Any]]:
+    """The events of a conversation of whose ten documents half are good, and a model's labels that
+    call ``kinder`` more of them good."""
+    name = f"{agent}-{n}"
+    events = [searched(name, 1, DOCS, agent=agent)]
+    for source in sources:
+        good = 5 + n % 2 + (kinder if source == "model" else 0)
+        gains = {f"1.{at}.{doc}": 3 if at < good else 0 for at, doc in enumerate(DOCS)}
+        said = {"source": source, "sample": "random", "event_id": f"{name}-{source}"}
+        events.append(labelled(name, gains) | said)
+    return events
+
+
+async def shown(agent: str | None = None, window: str = "1h") -> Any:
+    """The estimates on the page of a worker with two agents, of which a model is off about one."""
+    events = [
+        event
+        for n in range(12)
+        for one, kinder in (("it-desk", 2), ("hr-helper", 0))
+        for sources in (("human", "model"), ("model",))
+        for event in judged(n + 100 * len(sources), one, sources, kinder)
+    ]
+    showcase = await Showcase.new(*events)
+    try:
+        return (await showcase.state(window, agent))["estimates"]
+    finally:
+        showcase.board.close()
+        showcase.worst.close()
+
+
+async def test_the_page_shows_estimates_with_their_bounds() -> None:
+    """Those of the agents shown together, from the window that has them."""
+    found = await shown()
+    value, low, high = found["figures"]["sre"]["combined"]
+
+    assert found["window"] == "24h"
+    assert low < value < high
+    assert found["figures"]["sre"]["conversations"] == {"both": 24, "people": 0, "model": 24}
+    assert found["figures"]["gain"]["human"][0] == pytest.approx(3 * 5.5)
+
+
+async def test_the_page_says_about_which_agents_the_model_is_off() -> None:
+    """In words, and of the chosen agent alone if one is chosen."""
+    assert (await shown())["off"] == ["the judge is 20 points too kind to it-desk"]
+    assert (await shown("hr-helper"))["off"] == []
+    assert (await shown("it-desk"))["figures"]["sre"]["conversations"]["both"] == 12
+
+
+async def test_the_page_has_no_estimates_without_random_samples() -> None:
+    """Labels of turns that were chosen say nothing of others."""
+    showcase = await Showcase.new(searched("c", 1, DOCS), labelled("c", {"1.0.a": 3}))
+    try:
+        assert (await showcase.state("24h"))["estimates"] is None
+    finally:
+        showcase.board.close()
+        showcase.worst.close()
+
+
+def test_the_agents_with_the_most_are_named() -> None:
+    """A judge that is off about many agents is named for the worst of them."""
+    generator = Random(1)
+    agents = {}
+    for at in range(OFF_SHOWN + 2):
+        many = [random_conversation(generator, 1) for _ in range(200)]
+        strict = [one._replace(model=one.people * (9 - at) // 10) for one in many]
+        sums = added("both", strict)
+        agents[f"agent-{at}"] = {f"L|sre|both|{name}": value for name, value in sums.items()}
+    found = judges_off(agents)
+
+    assert len(found) == OFF_SHOWN
+    assert all(" too strict to agent-" in words for words in found)
+    assert found[0].endswith(f"agent-{OFF_SHOWN + 1}")
+
+
+def test_a_judge_is_off_only_beyond_chance() -> None:
+    """Not where 0 is in the interval, nor without an interval."""
+    assert not is_off(Interval(0.1, None, None))
+    assert not is_off(Interval(0.1, -0.01, 0.2))
+    assert is_off(Interval(0.1, 0.01, 0.2))
+    assert is_off(Interval(-0.1, -0.2, -0.01))
+    noisy = random_sums(Random(2), "sre", (4, 0, 0))
+    assert estimates("sre", noisy).off is not None
