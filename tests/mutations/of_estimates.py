@@ -10,6 +10,12 @@ FORMULAS: Final = "stream_metrics/core/alerts/estimates.py"
 RECORDS: Final = "stream_metrics/core/alerts/estimate_records.py"
 SUMS: Final = "stream_metrics/core/metrics/label_sums.py"
 
+UNITS: Final = "stream_metrics/core/engine/label_units.py"
+STEP: Final = "stream_metrics/core/engine/step.py"
+
+_UNITS: Final = "tests/property/test_label_units.py::"
+SUMS_TEST: Final = _UNITS + "test_the_sums_of_conversations_are_those_of_the_reference"
+LIVE_TEST: Final = _UNITS + "test_the_live_path_keeps_the_sums_of_conversations"
 TEST: Final = "tests/unit/test_estimates.py"
 RULES: Final = "tests/services/test_estimate_rules.py::test_prometheus_records_what_pages_compute"
 
@@ -91,5 +97,45 @@ ESTIMATES: Final = (
         RULES,
         "expr: ",
         service=True,
+    ),
+    Mutation(
+        "sums of units add up",
+        "what a conversation added before it changed is not taken back",
+        (
+            Edit(
+                STEP,
+                "unit_changes(before_units, units_of",
+                "unit_changes({}, units_of",
+            ),
+        ),
+        LIVE_TEST,
+        "== expected(stream)",
+    ),
+    Mutation(
+        "units at their first turn",
+        "the sums of a conversation stay where its first turn was",
+        (Edit(UNITS, "Cell(max(times), agent", "Cell(min(times), agent"),),
+        SUMS_TEST,
+        "== expected(stream)",
+    ),
+    Mutation(
+        "conversations of people count for the model",
+        "a conversation that both labelled is one that the model alone labelled",
+        (
+            Edit(
+                SUMS,
+                "SAMPLES: Final = (BOTH, PEOPLE, MODEL)",
+                "SAMPLES: Final = (MODEL, PEOPLE, BOTH)",
+            ),
+        ),
+        SUMS_TEST,
+        "== expected(stream)",
+    ),
+    Mutation(
+        "turns that wait for labels",
+        "an iteration without documents stands for a turn that has no labels yet",
+        (Edit(UNITS, "if documents and not any(", "if not documents and not any("),),
+        SUMS_TEST,
+        "== expected(stream)",
     ),
 )

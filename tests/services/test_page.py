@@ -19,6 +19,7 @@ from stream_metrics.live.page.rules import RULES, Rule
 from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
 from tests.property.test_partition import once
+from tests.unit.test_page_estimates import SAMPLED
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
 
@@ -432,6 +433,24 @@ async def test_the_page_reports_missing_labels(browser: Browser) -> None:
         await expect(looked.page.locator("#tile-sre .about")).to_have_text(NO_LABEL)
         await expect(looked.page.locator("#tile-gain .about")).to_have_text(NO_LABEL)
         await expect(looked.page.locator("#charts")).to_contain_text("No document has a label.")
+
+
+async def test_estimates_are_shown_while_there_are_random_samples(browser: Browser) -> None:
+    """Each has its interval and its conversations; that of SRE says where the judge is off."""
+    showcase = await Showcase.new(*SAMPLED, now_us=NOON_US + 1)
+    async with looking(browser, showcase) as looked:
+        tile = looked.page.locator("#tile-estimate-sre")
+        await expect(looked.tile("estimate-sre")).to_have_text("55\u202f%")
+        await expect(tile.locator(".about")).to_contain_text("95% interval")
+        await expect(tile.locator(".usual")).to_have_text(
+            "24 conversations by people and a model, 24 by a model alone. The judge is 20 points "
+            "too kind to it-desk."
+        )
+        await expect(looked.tile("estimate-gain")).to_have_text("16.50")
+        showcase.now_us += 2 * 86_400_000_000
+        await expect(tile).to_have_count(0)
+        await expect(looked.tile("srr")).to_have_text("–")
+        assert looked.complaints == []
 
 
 async def test_labels_before_anything_is_settled_are_not_called_missing(browser: Browser) -> None:

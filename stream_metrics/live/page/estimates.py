@@ -30,12 +30,12 @@ def document(window: str, sums: Sums, agents: Mapping[str, Sums]) -> dict[str, A
 
 
 def judges_off(agents: Mapping[str, Sums]) -> list[str]:
-    """For which agents the model's SRE is off for certain, in words, the worst first.
+    """By how much the model is off, where that is no chance, in words; the worst agents first.
 
     >>> one = {"n": 50, "b": 500, "y": 200, "f": 220, "bb": 5000, "by": 2000, "bf": 2200}
     >>> one |= {"yy": 820, "yf": 900, "ff": 990}
     >>> judges_off({"it-desk": {f"L|sre|both|{name}": value for name, value in one.items()}})
-    ['the judge is 4 points too kind to it-desk']
+    ['4 points too kind to it-desk']
     """
     off = [
         (abs(interval.value), f"{_points(interval)} to {agent}")
@@ -64,7 +64,7 @@ def _points(interval: Interval) -> str:
     number = (
         "less than a point" if points == 0 else "1 point" if points == 1 else f"{points} points"
     )
-    return f"the judge is {number} too {'kind' if interval.value > 0 else 'strict'}"
+    return f"{number} too {'kind' if interval.value > 0 else 'strict'}"
 
 
 def _figure(found: Estimates) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // The tiles: the current figures.
 
 import { $, el, levelBadge, renderOnce, setText } from "./dom.js";
-import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason, sentence, sinceText } from "./format.js";
+import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason, sinceText } from "./format.js";
 
 /** The worst level that a rule flags, and the agents with it. */
 function fault(state, name) {
@@ -57,28 +57,33 @@ function loopTiles(state, noTraffic) {
     percent, `${part}${other}`, whole, none ?? noTraffic, rule ? fault(state, rule) : null));
 }
 
-const ESTIMATED = { sre: ["SRE, estimated", percent, "Search result efficiency"], gain: ["Gain, estimated", mean, "Gain of the good new documents per iteration"] };
+const tenths = (value) => `${(100 * value).toFixed(1)}\u202f%`;
+const ESTIMATED = {
+  sre: ["SRE, estimated", percent, tenths, "Search result efficiency"],
+  gain: ["Gain, estimated", mean, mean, "Gain of the good new documents per iteration"],
+};
+const inOrder = (figures) => [...new Set([...Object.keys(ESTIMATED), ...Object.keys(figures)])].filter((name) => name in figures);
 
-const bounds = ([, low, high], format) => (low === null ? "too few conversations for an interval" : `${format(low)} to ${format(high)}, 95% interval`);
-
-/** Who labelled how many conversations, of those drawn at random. */
+/** How many conversations of the random samples are labelled, and by whom. */
 function sampleText({ both, people, model }) {
-  const labelled = [both && `${count(both)} by people and a model`, people && `${count(people)} by people`, model && `${count(model)} by a model`];
-  return `${labelled.filter(Boolean).join(", ")}: conversations`;
+  const by = [[both, "people and a model"], [people, "people"], [model, "a model alone"]].filter(([n]) => n);
+  return by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} by ${who}`).join(", ");
 }
 
 /** Estimates from labels of random samples, if there are any. */
 function estimateTiles({ estimates }) {
-  return Object.entries(estimates?.figures ?? {}).map(([figure, found]) => {
-    const [title, format, full] = ESTIMATED[figure] ?? [`${figure}, estimated`, percent, `Mean ${figure} of searches`];
-    const [who, best] = found.combined ? ["people and a model together", found.combined] : ["people alone", found.human];
-    const tile = { name: `estimate-${figure}`, title, part: undefined, whole: undefined,
-      full: `${full}, from labels of random samples in ${estimates.window}`, level: null, usual: sampleText(found.conversations) };
-    if (best === null) {
-      return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone, which nobody has checked" };
-    }
-    return { ...tile, value: format(best[0]), exact: best[0], about: `${bounds(best, format)}, by ${who}`,
-      usual: figure === "sre" && estimates.off.length ? `${tile.usual}. ${sentence(estimates.off.join(", "))}` : tile.usual };
+  if (!estimates) return [];
+  return inOrder(estimates.figures).map((name) => {
+    const found = estimates.figures[name];
+    const [title, format, fine, full] = ESTIMATED[name] ?? [`${name}, estimated`, percent, tenths, `Mean ${name} of searches`];
+    const [who, best] = found.combined ? ["by people and a model together", found.combined] : ["by people alone", found.human];
+    const off = name === "sre" && estimates.off.length ? ` The judge is ${estimates.off.join(", ")}.` : "";
+    const tile = { name: `estimate-${name}`, title, level: null,
+      full: `${full}, from labels of random samples in ${estimates.window}`, usual: `${sampleText(found.conversations)}.${off}` };
+    if (best === null) return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone; nobody has checked it" };
+    const [value, low, high] = best;
+    const band = low === null ? "too few conversations for an interval" : `95% interval ${fine(low)} to ${fine(high)}`;
+    return { ...tile, value: format(value), exact: value, about: `${band}, ${who}` };
   });
 }
 
