@@ -11,6 +11,7 @@ from tests.mutations.of_comparisons import COMPARISONS
 from tests.mutations.of_delivery import DELIVERY
 from tests.mutations.of_estimates import ESTIMATES
 from tests.mutations.of_figures import FIGURES
+from tests.mutations.of_judges import JUDGES
 from tests.mutations.of_labels import LABEL_MUTATIONS
 from tests.mutations.of_local import LOCAL
 from tests.mutations.of_recordings import RECORDINGS
@@ -21,5 +22,5 @@ from tests.mutations.of_traces import BRIDGES
 
 MUTATIONS: Final = (
     *FIGURES, *DELIVERY, *LOCAL, *BUILDS, *RECORDINGS, *ANSWERS, *COMPARISONS, *SEARCHES, *STRATA,
-    *BRIDGES, *TOOL_RESULTS, *ALERTS, *LABEL_MUTATIONS, *ESTIMATES,
+    *BRIDGES, *TOOL_RESULTS, *ALERTS, *LABEL_MUTATIONS, *ESTIMATES, *JUDGES,
 )  # fmt: skip

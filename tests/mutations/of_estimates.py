@@ -138,4 +138,11 @@ ESTIMATES: Final = (
         SUMS_TEST,
         "== expected(stream)",
     ),
+    Mutation(
+        "what a source has said before",
+        "labels that come later do not change what a source says of a turn",
+        (Edit(STEP, "            turn.turn.judged = None\n", ""),),
+        LIVE_TEST,
+        "== expected(stream)",
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutations.mutation import Edit, Mutation
-from tests.mutations.of_figures import ENGINE, LABELLING, PLAN, RIVALS, ROWS
+from tests.mutations.of_figures import LABELLING, PLAN, RIVALS, ROWS
 
 REGISTERS: Final = "stream_metrics/core/engine/registers.py"
 CODEC: Final = "stream_metrics/core/engine/codec.py"
@@ -53,15 +53,15 @@ LABEL_MUTATIONS: Final = (
                 "                pass\n",
             ),
         ),
-        ENGINE,
-        ROWS,
+        f"{SOURCES}::test_a_later_label_of_a_model_never_replaces_a_persons",
+        "== (2, 2, 7)",
     ),
     Mutation(
         "whose label counts is not followed",
         "a row says that a model's label counts after a person has given one",
         (Edit(LABELLING, "iteration.by_model += more", "iteration.by_model += max(more, 0)"),),
-        RIVALS,
-        ROWS,
+        f"{SOURCES}::test_a_later_label_of_a_model_never_replaces_a_persons",
+        "labelled_by",
     ),
     Mutation(
         "the gains of people are those that count",
@@ -93,8 +93,8 @@ LABEL_MUTATIONS: Final = (
                 "    )\n",
             ),
         ),
-        SUMS,
-        "samples",
+        f"{SOURCES}::test_a_random_sample_is_for_good",
+        "== {'model'}",
     ),
     Mutation(
         "a sample is not stored",

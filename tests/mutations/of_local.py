@@ -26,15 +26,41 @@ LOCAL: Final = (
         (
             Edit(
                 LOG,
-                "        first = await self._database.write(append)\n",
+                "        records = await self._database.write(append)\n",
                 """\
-        [first] = await asyncio.gather(self._database.write(append), return_exceptions=True)
-        first = first if isinstance(first, int) else 1 << 40
+        [records] = await asyncio.gather(self._database.write(append), return_exceptions=True)
+        records = records if isinstance(records, list) else [Record(b"", offset=1 << 40)]
 """,
             ),
         ),
         f"{SIMULATION}[0]",
         "an offset was given twice",
+    ),
+    Mutation(
+        "what others append is skipped",
+        "the loop reads on behind what other processes have appended",
+        (
+            Edit(
+                "stream_metrics/live/local/tail.py",
+                "        if not follows or self._bytes + size > self._max_bytes:\n",
+                "        if self._bytes + size > self._max_bytes:\n",
+            ),
+        ),
+        "tests/unit/test_tail.py::test_what_is_taken_is_what_was_appended_at_its_offset",
+        "assert",
+    ),
+    Mutation(
+        "a receiver decodes for all",
+        "state that is built with another key gets digests of the key before",
+        (
+            Edit(
+                "stream_metrics/live/worker/ahead.py",
+                " and record.decoded.options is options:\n",
+                ":\n",
+            ),
+        ),
+        "tests/unit/test_ahead.py::test_partitions_with_other_options_decode_for_themselves",
+        "assert",
     ),
     Mutation(
         "a request is answered before it is stored",

@@ -13,11 +13,13 @@ from stream_metrics.core.metrics.ranking.live import live_metrics
 from stream_metrics.live.memory import MemoryDeadLetters, MemoryStore
 from stream_metrics.live.readers.audit import Audit, AuditOptions, audit
 from tests.oracle.retrieval import METRICS
+from tests.property.test_label_units import START_S, sampled
 from tests.property.test_partition import TOPIC, once, opened
-from tests.strategies import KeyedRecord, arrivals, streams
+from tests.strategies import Draw, KeyedRecord, arrivals, streams
 from tests.unit.test_audit import OPTIONS, never
 
 TTL_MS = 86_400_000
+SAMPLED_MS = (START_S + 30 * 3_600) * 1_000
 
 
 async def audits(
@@ -45,10 +47,16 @@ async def audits(
     return found
 
 
+@st.composite
+def sampled_now(draw: Draw) -> list[KeyedRecord]:
+    """A stream of random samples that came when its last events occurred."""
+    return [(key, value, SAMPLED_MS) for key, value, _ in draw(sampled())]
+
+
 @given(st.data())
 def test_intact_state_has_no_difference(data: st.DataObject) -> None:
     """The windows equal the sums of the conversations after any batches and expiry."""
-    stream = data.draw(streams())
+    stream = data.draw(st.one_of(streams(), sampled_now()))
     batches = data.draw(arrivals(stream))
     cache_results = data.draw(st.sampled_from([0, 100_000]))
     horizons = data.draw(

@@ -149,6 +149,27 @@ def test_judges_that_write_one_log_never_spend_more_than_they_may(
         assert all(sum(at <= one < at + 60_000 for one in times) <= calls for at in times)
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 25_000)), max_size=40), st.integers(1, 4)
+)
+def test_no_minute_has_more_calls_than_judges_may_make_together(
+    steps: list[tuple[int, int]], calls: int
+) -> None:
+    """Wherever it begins, also across midnight."""
+    limits, book, now_ms = Limits(calls_per_minute=calls), Book(hold_ms=30_000), NOON_MS
+    times: list[int] = []
+    for who, passed_ms in steps:
+        now_ms += passed_ms
+        day, name = day_of(now_ms), str(who)
+        before = book.entry(day, name)
+        book.put(day, name, before.with_call(NOTHING, now_ms))
+        if book.verdict(limits, NOTHING, now_ms, included=True) == "granted":
+            times.append(now_ms)
+        else:
+            book.put(day, name, before)
+    assert all(sum(at <= one < at + 60_000 for one in times) <= calls for at in times)
+
+
 @given(st.lists(COSTS, max_size=8), st.integers(0, 9), SHARES)
 def test_an_entry_is_stored_as_it_is(costs: list[Cost], settled: int, rate: float) -> None:
     """So a judge reads what another has written."""

@@ -56,8 +56,10 @@ def unit_cells(conversation: Conversation, config: EngineConfig) -> dict[str, Ce
     for turn in conversation.turns.values():
         if turn.winners[SAMPLE] and turn.counted:
             time_us, agent, release = source(turn.counted[-1])
-            sampled = _Sampled(time_us, samples(turn), label_sums(turn, config))
-            units.setdefault(dimension_of(agent, release, config), []).append(sampled)
+            if turn.judged is None:
+                turn.judged = label_sums(turn, config)
+            found = _Sampled(time_us, samples(turn), turn.judged)
+            units.setdefault(dimension_of(agent, release, config), []).append(found)
     figures = (SRE, GAIN, *map(str, ndcg_metrics(config)))
     cells = {}
     for name, turns in units.items():

@@ -73,15 +73,6 @@ RowIteration: Final = _model(
     },
 )
 
-RowLabelledBy: Final = _model(
-    "RowLabelledBy",
-    "The labelled documents by whose label counts. A source of which none counts is not there.",
-    {
-        "human": (Whole, Field(0, description="Those whose label is a person's.")),
-        "model": (Whole, Field(0, description="Those whose label is a model's.")),
-    },
-)
-
 RowGate: Final = _model(
     "RowGate",
     "Gate decisions of the turn. A ratio without a denominator is null.",
@@ -175,10 +166,11 @@ Row: Final = _model(
             unlabelled="Unique documents without one.",
         ),
         "labelled_by": (
-            RowLabelledBy | None,
+            dict[str, Whole] | None,
             Field(
                 None,
-                description="The labelled ones by source; only there if a model's label counts.",
+                description="The labelled ones by whose label counts, `human` or `model`, without "
+                "a source of which none counts. Only there if a model's label counts.",
             ),
         ),
         **_counts(searches="Searches of the turn."),

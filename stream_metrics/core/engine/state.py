@@ -282,9 +282,10 @@ class Turn:
     ``handles`` maps result ids, as labels name them, to results. ``ranked_in``
     lists the iterations in which a document has a baseline rank. ``counted`` lists the iterations
     with a search, in order. ``relevant`` is the ground truth. ``scores`` caches the ranked metrics
-    of searches. ``units`` are those of ``relevant``, made on demand under tables with
-    ``joined_grades``. ``qrels`` is the number of iterations until all relevant documents were
-    retrieved; it is stored, because it can be computed only with fingerprints.
+    of searches, and ``judged`` what each source says of a turn in a random sample. ``units`` are
+    those of ``relevant``, made on demand under tables with ``joined_grades``. ``qrels`` is the
+    number of iterations until all relevant documents were retrieved; it is stored, because it can
+    be computed only with fingerprints.
 
     ``asked`` has the digest of each query with the route that was selected for it.
     ``queries_unknown``: state has no digest of a query. ``cell`` is what the turn as a whole adds
@@ -304,6 +305,7 @@ class Turn:
         "human",
         "index",
         "iterations",
+        "judged",
         "left_out",
         "model",
         "newest",
@@ -350,6 +352,7 @@ class Turn:
         self.handles: dict[str, int] = {}
         self.ranked_in: dict[int, tuple[int, ...]] = {}
         self.scores: dict[str, Sequence[float | None]] = {}
+        self.judged: Any = None  # list[IterationSums], of ``label_sums``
         self.index: Index | None = None
         self.first_by_doc: dict[bytes, int] | None = None  # digest to iteration, made on demand
         self.units: Units | None = None

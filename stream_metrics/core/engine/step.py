@@ -48,6 +48,7 @@ class Step:
         plan.add(events)
         derivation = self._derivation(conversation, observed, changes)
         for turn in plan.turns:
+            turn.turn.judged = None
             derivation.apply(turn, has_fingerprints=conversation.has_fingerprints)
             before, before_turn = derivation.before, derivation.before_turn
             changes.cells += cell_changes(turn.turn, before, before_turn, self.config)

@@ -20,15 +20,21 @@ from stream_metrics.lab.reports.files import PARQUET, ROWS
 from stream_metrics.lab.sources.parquet import load_pyarrow
 
 GROUP_ROWS: Final = 5_000
+LABELLED_BY: Final = "labelled_by"
+_BY_MODEL: Final = b'"labelled_by":{'  # an id in a line has its quotes escaped
 
 
 def write_row_parquet(directory: Path) -> None:
     """Write ``conversations.parquet`` from ``conversations.jsonl`` in the same directory.
 
-    One row group is in memory at a time. Raises ``ParquetError`` without pyarrow.
+    The column ``labelled_by`` is there if a model's label counts in some row. One row group is in
+    memory at a time. Raises ``ParquetError`` without pyarrow.
     """
     arrow, parquet = load_pyarrow()
     schema = row_schema()
+    with (directory / ROWS).open("rb") as lines:
+        if not any(_BY_MODEL in line for line in lines):
+            schema = schema.remove(schema.get_field_index(LABELLED_BY))
     with (
         (directory / ROWS).open("rb") as lines,
         replacing(directory / PARQUET) as path,
@@ -76,4 +82,6 @@ def _with_pairs(row: dict[str, Any]) -> dict[str, Any]:
     """Convert the row's maps to pairs, as pyarrow requires."""
     row["duplicates_of"] = list(row["duplicates_of"].items())
     row["routing"]["routes"] = list(row["routing"]["routes"].items())
+    if LABELLED_BY in row:
+        row[LABELLED_BY] = list(row[LABELLED_BY].items())
     return row
