@@ -155,7 +155,7 @@ def test_the_local_prometheus_has_the_configuration_of_the_containers(tmp_path: 
     local = prometheus_config(tmp_path, tmp_path / "rules").splitlines()
 
     moved = [now for was, now in zip(shipped, local, strict=True) if was != now]
-    assert len(moved) == 4
+    assert len(moved) == 5
     assert TARGETS not in "\n".join(local)
-    assert sum(str(tmp_path) in line for line in moved) == 4
+    assert sum(str(tmp_path) in line for line in moved) == 5
     assert (tmp_path / "workers.yml").read_text() == '[{"targets": ["127.0.0.1:1"]}]'
