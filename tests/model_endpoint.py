@@ -54,6 +54,7 @@ class ModelEndpoint:
     calls: list[Call] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
+    flooded: int = 0  # MiB that were written of answers without an end
     _stop: Callable[[], None] | None = None
 
     @property
@@ -313,6 +314,19 @@ async def never_answers(
     while request.transport is not None and not request.transport.is_closing():
         await asyncio.sleep(0.05)
     return web.Response()
+
+
+async def floods(
+    request: web.Request, model: ModelEndpoint, body: dict[str, Any]
+) -> web.StreamResponse:
+    """An answer without an end."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    with suppress(ConnectionError, asyncio.CancelledError):
+        for _ in range(1_000):
+            await response.write(b" " * (1 << 20))
+            model.flooded += 1
+    return response
 
 
 async def drips(

@@ -305,6 +305,17 @@ async def test_calls_that_use_more_than_was_reserved_do_not_exceed_the_day(
         assert 20_000 < at.spending.total.tokens <= 40_000
 
 
+async def test_an_answer_without_an_end_is_not_read(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    """Beyond what answers may have; it is rubbish, and asked for again."""
+    endpoint.faults.append(model.floods)
+    async with stand(tmp_path, endpoint) as at:
+        assert await at.grade("grade-2") == 2
+        assert at.noted.outcomes == {"garbage": 1, "graded": 1}
+        assert endpoint.flooded < 50
+
+
 async def test_impossible_usage_is_taken_for_none(tmp_path: Path, endpoint: ModelEndpoint) -> None:
     """It would end the day's sample."""
     endpoint.faults.append(model.overcharges)

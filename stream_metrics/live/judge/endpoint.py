@@ -27,7 +27,10 @@ FAILURES: Final[tuple[Failure, ...]] = (
 LONGEST_WAIT_SECONDS: Final = 3_600.0
 MOST_TOKENS: Final = 1 << 22
 """More than any call uses: an endpoint that says more says nothing about usage."""
+MOST_BYTES: Final = 1 << 20
+"""More than any answer has."""
 _DENIED: Final = frozenset({401, 403, 404, 405, 407})
+_HEADERS: Final = ("content-type", "retry-after")
 _AGAIN: Final = frozenset({408, 409, 425})
 
 
@@ -86,7 +89,7 @@ class OpenAiEndpoint:
             api_key=options.key or "none",
             timeout=options.timeout_seconds,
             max_retries=0,  # each attempt is reserved by itself
-            http_client=openai.DefaultAsyncHttpxClient(
+            http_client=_bounded(openai.DefaultAsyncHttpxClient)(
                 follow_redirects=False,  # it would be a further call, and send texts elsewhere
             ),
         )
@@ -118,6 +121,27 @@ class OpenAiEndpoint:
     async def stop(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def _bounded(client: Any) -> Any:
+    """This class of HTTP clients, with answers of at most ``MOST_BYTES``."""
+
+    class Bounded(client):  # type: ignore[misc]
+        async def send(self, request: Any, *, stream: bool = False, **more: Any) -> Any:
+            answer, body = await super().send(request, stream=True, **more), bytearray()
+            try:
+                async for part in answer.aiter_bytes():
+                    body += part
+                    if len(body) > MOST_BYTES:
+                        raise EndpointFailed("garbage", answer.status_code)
+            finally:
+                await answer.aclose()
+            kept = {name: answer.headers[name] for name in _HEADERS if name in answer.headers}
+            return type(answer)(
+                answer.status_code, headers=kept, content=bytes(body), request=request
+            )
+
+    return Bounded
 
 
 def _was_sent(error: BaseException) -> bool:
