@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from pydantic import ValidationError
 
 from stream_metrics.clients.kafka.topics import TopicsInvalid
 from stream_metrics.core.judge.budget import DAY_MS, Book, Cost, Entry, Limits
 from stream_metrics.live.judge.ledger import Hold, Ledger
+from stream_metrics.live.judge.settings import JudgeSettings
 from stream_metrics.live.kafka.judge import check_budget_topic
 
 NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
@@ -148,3 +150,13 @@ def test_a_topic_that_would_lose_what_was_spent_is_refused(
     check_budget_topic("budget", 1, "compact")
     with pytest.raises(TopicsInvalid, match=why):
         check_budget_topic("budget", partitions, policy)
+
+
+@pytest.mark.parametrize(
+    "name", ["money_per_day", "input_price", "output_price", "timeout_seconds", "temperature"]
+)
+def test_what_is_reckoned_with_is_finite(name: str) -> None:
+    """Nothing can be reserved at an infinite price."""
+    settings = {"money_per_day": 1.0, "input_price": 1.0, "output_price": 1.0}
+    with pytest.raises(ValidationError, match="finite"):
+        JudgeSettings.model_validate(settings | {name: float("inf")})

@@ -45,14 +45,15 @@ class JudgeSettings(SettingsTable):
     money_per_day: float | None = Field(
         None,
         gt=0,
+        allow_inf_nan=False,
         description="the most money in a day, in the currency of the prices; likewise. Needs "
         "`input_price` and `output_price`",
     )
     input_price: float | None = Field(
-        None, ge=0, description="what a million tokens of prompts cost"
+        None, ge=0, allow_inf_nan=False, description="what a million tokens of prompts cost"
     )
     output_price: float | None = Field(
-        None, ge=0, description="what a million tokens of answers cost"
+        None, ge=0, allow_inf_nan=False, description="what a million tokens of answers cost"
     )
     max_tokens: int = Field(16, ge=1)
     """The most tokens of an answer, for which budget is reserved. An answer is one digit, but a
@@ -60,9 +61,9 @@ class JudgeSettings(SettingsTable):
     tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The name under which the endpoint takes `max_tokens`; OpenAI's reasoning models want
     `max_completion_tokens`."""
-    temperature: float = Field(0.0, ge=0)
+    temperature: float = Field(0.0, ge=0, allow_inf_nan=False)
     """How much answers vary; some models accept only 1."""
-    timeout_seconds: float = Field(60.0, gt=0)
+    timeout_seconds: float = Field(60.0, gt=0, allow_inf_nan=False)
     """How long to wait for an answer."""
     concurrency: int = Field(4, ge=1)
     """The most calls of one judge at a time."""
