@@ -274,6 +274,17 @@ async def test_nothing_is_called_beyond_the_tokens_of_a_day(
         assert at.ledger.state().incomplete_until_ms is not None
 
 
+async def test_when_the_budget_is_spent_no_known_grade_is_given(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    """Or else turns with often returned documents would be in the sample, and others not."""
+    async with stand(tmp_path, endpoint, Limits(tokens_per_day=4_000)) as at:
+        assert await at.grade("grade-1 often") == 1
+        assert await at.grade("grade-1 often") == 1
+        await asyncio.gather(*(at.grade(f"grade-1 {n}") for n in range(20)))
+        assert await at.grade("grade-1 often") == "spent"
+
+
 async def test_money_ends_a_day_as_well(tmp_path: Path, endpoint: ModelEndpoint) -> None:
     """By prices of prompts and answers."""
     limits = Limits(picos_per_day=endpoint.prices.cost(10_000, 0).picos)

@@ -86,9 +86,15 @@ class Asker:
         self._said = False  # that it fails
 
     async def grade(self, texts: Texts) -> int | Ungraded:
-        """The grade of a document; raises ``Stopped``."""
+        """The grade of a document; raises ``Stopped``.
+
+        When the budget is spent there is none, also where it is known from equal texts: turns with
+        often returned documents alone would be no random sample.
+        """
         prompt = prompt_of(texts, self._options.text_characters)
         while True:
+            if self._ledger.is_spent:
+                return "spent"
             grade = self._cache.get(prompt)
             if grade is not None:
                 self._counts.cached()

@@ -244,6 +244,9 @@ class Judge:
             self._log_problem(work, work.problem)
             self._counts.judged(work.problem, 0)
             return
+        if self._ledger.is_spent:  # also for turns without documents
+            self._counts.judged("budget", 0)
+            return
         grades: dict[str, int] = {}
         for ask in work.asks:
             found = await self._asker.grade(ask.texts)

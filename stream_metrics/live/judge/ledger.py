@@ -138,6 +138,12 @@ class Ledger:
         """The highest rate of any day that is known."""
         return max(configured, self._book.highest_rate())
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether today's sample has ended, as far as is known."""
+        now_ms = self.now_ms()
+        return self._book.spending(day_of(now_ms), now_ms).ended_ms is not None
+
     def state(self) -> State:
         """What is known of today."""
         now_ms = self.now_ms()
