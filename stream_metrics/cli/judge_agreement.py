@@ -68,11 +68,14 @@ def judge_agreement(
             f"{', '.join(sources or []) or 'the input topics'}: no result has a grade of a model "
             "and one of people; `judge export-for-people` writes what people can grade"
         )
-    found = {
-        group: agreement(pairs, settings.metrics.good_gain)
-        for group, pairs in sorted(groups.items(), key=lambda each: (each[0] != (ALL, ALL), each))
-        if group[1] in (ALL,) or _has_releases(groups, group[0])
-    }
+    try:
+        found = {
+            group: agreement(pairs, settings.metrics.good_gain)
+            for group, pairs in sorted(groups.items(), key=lambda one: (one[0] != (ALL, ALL), one))
+            if group[1] in (ALL,) or _has_releases(groups, group[0])
+        }
+    except ModuleNotFoundError as error:
+        raise UsageError(str(error)) from error
     if format_ == "json":
         typer.echo(json.dumps([_as_json(group, one) for group, one in found.items()]))
     else:

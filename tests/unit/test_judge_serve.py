@@ -162,8 +162,10 @@ async def test_half_of_the_conversations_are_in_a_sample_of_half(
     assert 8 < len(drawn) < 22
 
 
-async def test_another_rate_counts_from_midnight(tmp_path: Path, endpoint: ModelEndpoint) -> None:
-    """What the first process of a day has begun with holds until then."""
+async def test_another_rate_counts_from_midnight(
+    tmp_path: Path, endpoint: ModelEndpoint, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What the first process of a day has begun with holds until then, and the log says so."""
     async with judging(settings(tmp_path, endpoint, rate=1.0)) as (process, receiver):
         await post(receiver, lines(conversation(1)))
         await settled(process, 1)
@@ -171,6 +173,8 @@ async def test_another_rate_counts_from_midnight(tmp_path: Path, endpoint: Model
         await post(to, lines(conversation(2)))
         await settled(process, 1)
         assert value(process, "sample_rate") == 1.0
+    said = capfd.readouterr().out
+    assert "today's sample was begun with another rate, which holds until midnight" in said
 
 
 async def test_a_spent_budget_ends_the_sample_aloud(

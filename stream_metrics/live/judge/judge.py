@@ -181,6 +181,7 @@ class Judge:
         self._next_refresh = monotonic()
         self._logged: dict[tuple[str, str], float] = {}
         self._ended: int | None = None  # the last day whose end was logged
+        self._has_told_rate = False
 
     async def turn(self) -> int:
         """Run one round; the number of records fetched."""
@@ -270,10 +271,18 @@ class Judge:
         log.warning("a turn cannot be graded", agent=work.agent, reason=problem, why=HELP[problem])
 
     def _tell(self) -> None:
-        """Export sizes and the budget; log once a day that it is spent."""
+        """Export sizes and the budget; log once a day that it is spent, and once that the settings'
+        rate does not count yet."""
         parts, state = self._partitions, self._ledger.state()
         self._counts.sizes(parts.turns, parts.bytes, parts.asked)
         self._counts.budget(state)
+        if state.rate not in (None, self._options.rate) and not self._has_told_rate:
+            self._has_told_rate = True
+            log.warning(
+                "today's sample was begun with another rate, which holds until midnight, UTC",
+                today=state.rate,
+                configured=self._options.rate,
+            )
         ended_ms = state.spending.ended_ms
         if ended_ms is not None and day_of(ended_ms) != self._ended:
             self._ended = day_of(ended_ms)
