@@ -278,6 +278,23 @@ async def test_an_endpoint_that_is_away_delays_labels_only(
         assert value(process, "obstacles", reason="endpoint") == 0
 
 
+async def test_turns_without_an_outcome_are_counted_until_they_have_one(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    """While the model does not answer, and after a start; those that are labelled stay open."""
+    endpoint.stop()
+    async with judging(settings(tmp_path, endpoint)) as (process, receiver):
+        assert value(process, "due_turns") == 0
+        await post(receiver, lines([e for n in range(3) for e in conversation(n, turns=2)]))
+        await wait_until(lambda: value(process, "due_turns") == 6, 30, "turns are not due")
+    async with judging(settings(tmp_path, endpoint)) as (process, _):
+        await wait_until(lambda: value(process, "due_turns") == 6, 30, "turns are forgotten")
+        endpoint.start()
+        await settled(process, 6)
+        await wait_until(lambda: value(process, "due_turns") == 0, 30, "turns are still due")
+        assert value(process, "open_turns") == 6
+
+
 async def test_texts_go_to_the_endpoint_and_nowhere_else(
     tmp_path: Path, endpoint: ModelEndpoint, capfd: pytest.CaptureFixture[str]
 ) -> None:

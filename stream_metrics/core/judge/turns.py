@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, Literal, NamedTuple
 
 from stream_metrics.core.dedup.deduplicator import deduplicator
@@ -290,7 +291,7 @@ class OpenTurns:
         """
         found: list[OpenTurn] = []
         for turn in self._changed:
-            if turn.last_ms + self._times.settle_ms > now_ms or len(found) == most:
+            if not self._is_due(turn, now_ms) or len(found) == most:
                 break
             if not turn.running:
                 found.append(turn)
@@ -298,6 +299,14 @@ class OpenTurns:
             del self._changed[turn]
             self._looked_at[turn] = None
         return found
+
+    def count_due(self, now_ms: int) -> int:
+        """How many turns ``due`` would return."""
+        waiting = takewhile(lambda turn: self._is_due(turn, now_ms), self._changed)
+        return sum(not turn.running for turn in waiting)
+
+    def _is_due(self, turn: OpenTurn, now_ms: int) -> bool:
+        return turn.last_ms + self._times.settle_ms <= now_ms
 
     def forget_old(self, now_ms: int) -> None:
         """Drop the turns of which nothing is expected any more."""

@@ -83,7 +83,7 @@ class JudgeCounts(BugCounts, Protocol):
     """Receives operational counts; every method is cheap and never raises."""
 
     def judged(self, outcome: Outcome, documents: int) -> None: ...
-    def sizes(self, turns: int, open_bytes: int, asked: int) -> None: ...
+    def sizes(self, turns: int, open_bytes: int, asked: int, due: int) -> None: ...
     def budget(self, state: State) -> None: ...
 
 
@@ -123,6 +123,15 @@ class Partitions:
     def turns(self) -> int:
         """How many turns there are."""
         return sum(map(len, self._of.values()))
+
+    def due(self, times: Mapping[int, ReadTime]) -> int:
+        """How many turns are due and have no outcome. Before the labels of earlier judges are
+        known, all that were read again count."""
+        return self.asked + sum(
+            turns.count_due(read.time_ms if read.knows_labels else _ANY_TIME)
+            for number, read in times.items()
+            if (turns := self._of.get(number)) is not None
+        )
 
     @property
     def bytes(self) -> int:
@@ -182,6 +191,8 @@ class Judge:
         self._logged: dict[tuple[str, str], float] = {}
         self._ended: int | None = None  # the last day whose end was logged
         self._has_told_rate = False
+        self.due_turns = 0
+        """The turns that were due after the last round and have no outcome yet."""
 
     async def turn(self) -> int:
         """Run one round; the number of records fetched."""
@@ -274,7 +285,8 @@ class Judge:
         """Export sizes and the budget; log once a day that it is spent, and once that the settings'
         rate does not count yet."""
         parts, state = self._partitions, self._ledger.state()
-        self._counts.sizes(parts.turns, parts.bytes, parts.asked)
+        self.due_turns = parts.due(self._inputs.times())
+        self._counts.sizes(parts.turns, parts.bytes, parts.asked, self.due_turns)
         self._counts.budget(state)
         if state.rate not in (None, self._options.rate) and not self._has_told_rate:
             self._has_told_rate = True

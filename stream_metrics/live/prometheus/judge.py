@@ -56,9 +56,19 @@ class JudgeMetrics(ServiceMetrics):
         self._calls = {outcome: calls.labels(outcome) for outcome in CALLS}
         self._tokens = counter("tokens", "Tokens that calls used, or may have used.")
         self._money = counter("money", "What these tokens cost.")
-        self._open = gauge("open_turns", "Turns of the sample of which more is expected.")
+        self._open = gauge(
+            "open_turns",
+            "Turns of the sample in memory, also those that are labelled: more of them may come, "
+            "for `judge.turn_max` after their last event.",
+        )
         self._bytes = gauge("open_bytes", "Bytes of their events.")
         self._asked = gauge("asked_turns", "Turns whose documents are being asked about.")
+        self._due = gauge(
+            "due_turns",
+            "Turns of the sample that are due and have no outcome yet, those asked about included; "
+            "after a start, all turns that are read again until the labels are known. While all "
+            "judges together have many, there are no estimates from a model's labels.",
+        )
         self._spent = gauge(
             "budget_used", f"What is reserved of today's budget (UTC), {_ALL}.", "budget"
         )
@@ -117,11 +127,12 @@ class JudgeMetrics(ServiceMetrics):
         """Count a grade that was known."""
         self._cached.inc()
 
-    def sizes(self, turns: int, open_bytes: int, asked: int) -> None:
+    def sizes(self, turns: int, open_bytes: int, asked: int, due: int) -> None:
         """Set the numbers of turns, and the size of their events."""
         self._open.set(turns)
         self._bytes.set(open_bytes)
         self._asked.set(asked)
+        self._due.set(due)
 
     def budget(self, state: State) -> None:
         """Set what is spent."""
