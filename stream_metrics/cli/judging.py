@@ -98,6 +98,11 @@ class RunningJudge:
             monotonic,
         )
 
+    @property
+    def due_turns(self) -> int:
+        """See ``Judge.due_turns``."""
+        return self._judge.due_turns
+
     async def turn(self) -> None:
         """Run a round."""
         await self._judge.turn()

@@ -152,6 +152,7 @@ class WorkerProcess:
             loops=lambda: self._loops,
             process=self.about_process,
             incomplete_until_ms=self.incomplete_until_ms,
+            due_turns=self.due_turns,
             on_bug=self.operations.bug,
             evidence=self._evidence,
         )
@@ -198,6 +199,10 @@ class WorkerProcess:
     def incomplete_until_ms(self) -> int | None:
         """When the latest day has ended whose sample a judge ended early; None if none is known."""
         return None
+
+    def due_turns(self) -> int:
+        """The turns that are due for a judge of this process and have no outcome yet."""
+        return 0
 
     # -- the work -------------------------------------------------------------------------------
 

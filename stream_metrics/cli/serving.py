@@ -150,6 +150,10 @@ class ServeProcess(WorkerProcess):
         """See ``WorkerProcess.incomplete_until_ms``."""
         return None if self.judge is None else self.judge.incomplete_until_ms
 
+    def due_turns(self) -> int:
+        """See ``WorkerProcess.due_turns``."""
+        return 0 if self.judge is None else self.judge.due_turns
+
     async def run(self) -> None:
         """Work until ``stop``; raises if the process must not start or go on."""
         prepare_process()

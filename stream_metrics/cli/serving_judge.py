@@ -59,6 +59,11 @@ class LocalJudge:
         """When the latest day has ended whose sample ended early; None if none is known."""
         return self._judge.ledger.state().incomplete_until_ms
 
+    @property
+    def due_turns(self) -> int:
+        """The turns that are due and have no outcome yet."""
+        return self._judge.due_turns
+
     async def run(self) -> None:
         """Judge until ``stop``."""
         await self._judge.run()

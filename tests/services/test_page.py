@@ -19,7 +19,7 @@ from stream_metrics.live.page.rules import RULES, Rule
 from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
 from tests.property.test_partition import once
-from tests.unit.test_page_estimates import SAMPLED
+from tests.unit.test_page_estimates import SAMPLED, judged
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
 
@@ -451,6 +451,23 @@ async def test_estimates_are_shown_while_there_are_random_samples(browser: Brows
         await expect(tile).to_have_count(0)
         await expect(looked.tile("srr")).to_have_text("–")
         assert looked.complaints == []
+
+
+async def test_labels_of_a_judge_that_is_behind_are_not_shown(browser: Browser) -> None:
+    """The tile says so, of people's own estimate and where there is none."""
+    cases = [
+        (SAMPLED, "55\u202f%", "by people alone", "The judge has many turns yet to label"),
+        (judged(1, "it-desk", ("model",)), "–", "the judge has many turns yet to label", "1 conv"),
+    ]
+    for events, value, about, usual in cases:
+        showcase = await Showcase.new(*events, now_us=NOON_US + 1)
+        showcase.board.inputs = replace(showcase.board.inputs, due_turns=lambda: 3)
+        async with looking(browser, showcase) as looked:
+            tile = looked.page.locator("#tile-estimate-sre")
+            await expect(looked.tile("estimate-sre")).to_have_text(value)
+            await expect(tile.locator(".about")).to_contain_text(about)
+            await expect(tile.locator(".usual")).to_contain_text(usual)
+            assert looked.complaints == []
 
 
 async def test_labels_before_anything_is_settled_are_not_called_missing(browser: Browser) -> None:

@@ -287,11 +287,13 @@ async def test_turns_without_an_outcome_are_counted_until_they_have_one(
         assert value(process, "due_turns") == 0
         await post(receiver, lines([e for n in range(3) for e in conversation(n, turns=2)]))
         await wait_until(lambda: value(process, "due_turns") == 6, 30, "turns are not due")
+        assert process.due_turns() == 6
     async with judging(settings(tmp_path, endpoint)) as (process, _):
         await wait_until(lambda: value(process, "due_turns") == 6, 30, "turns are forgotten")
         endpoint.start()
         await settled(process, 6)
         await wait_until(lambda: value(process, "due_turns") == 0, 30, "turns are still due")
+        assert process.due_turns() == 0
         assert value(process, "open_turns") == 6
 
 

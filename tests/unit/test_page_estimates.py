@@ -91,6 +91,26 @@ async def test_a_window_with_a_day_whose_sample_ended_early_has_no_combined_esti
     assert sre["human"] is not None
 
 
+@pytest.mark.parametrize(("due", "behind"), [(2, False), (3, True)])
+async def test_while_the_judge_is_behind_nothing_is_estimated_from_its_labels(
+    due: int, *, behind: bool
+) -> None:
+    """With more turns to label than 5% of the conversations with its labels, of all agents, also
+    where one is chosen. People's own stays."""
+    showcase = await Showcase.new(*SAMPLED)
+    board = showcase.board
+    board.inputs = replace(board.inputs, due_turns=lambda: due)
+    try:
+        found = (await showcase.state("24h", "it-desk"))["estimates"]
+    finally:
+        board.close()
+        showcase.worst.close()
+    sre = found["figures"]["sre"]
+    assert (sre["behind"], found["off"] == []) == (behind, behind)
+    assert (sre["combined"] is None, sre["model"] is None) == (behind, behind)
+    assert sre["human"] is not None
+
+
 async def test_the_page_has_no_estimates_without_random_samples() -> None:
     """Labels of turns that were chosen say nothing of others."""
     showcase = await Showcase.new(searched("c", 1, DOCS), labelled("c", {"1.0.a": 3}))

@@ -38,6 +38,8 @@ UNSEEN: Final = 3
 Few conversations have bad results where most results are good, and the fewer of them a sample has,
 the less it knows of how they vary. Simulations have shown that three is enough.
 """
+_DUE_SHARE: Final = 0.05
+_FEWEST_DUE: Final = 1  # the turn that a judge asks about
 EDGE: Final = 0.05
 """The part of a conversation by which an estimate differs at least from 0 and 1, for its bounds."""
 _TUNED: Final = 2  # λ comes from the conversations that the variance comes from
@@ -137,6 +139,17 @@ def estimates_of(sums: Mapping[str, int]) -> dict[str, Estimates]:
             figure, sample, name = split_code(code)[1]
             by_figure.setdefault(figure, {}).setdefault(sample, {})[name] = value
     return {figure: estimates(figure, of) for figure, of in sorted(by_figure.items())}
+
+
+def most_due(judged: Value) -> Value:
+    """How many turns a judge may have yet to label, where so many conversations have its labels.
+
+    With more, estimates from its labels are biased, since it is done with short turns first.
+
+    >>> most_due(600), most_due(3)
+    (30.0, 1)
+    """
+    return at_least(_DUE_SHARE * judged, _FEWEST_DUE)
 
 
 def difference(one: Interval, other: Interval) -> Interval:

@@ -54,7 +54,7 @@ class Inputs:
     ``loops`` tells whether the state has figures of loops. ``process`` is what is said of the one
     process without servers that serves the page, if it is one (``one_process.document``).
     ``incomplete_until_ms`` is the end of the latest day whose sample of a judge ended early, as far
-    as this process knows.
+    as this process knows, ``due_turns`` the turns that its judge has yet to label.
     ``on_bug`` is told why a sample could not be taken. Agents are judged by ``evidence``.
     """
 
@@ -75,6 +75,7 @@ class Inputs:
     loops: Callable[[], bool] = lambda: True
     process: Callable[[], Mapping[str, Any] | None] = lambda: None
     incomplete_until_ms: Callable[[], int | None] = lambda: None
+    due_turns: Callable[[], int] = lambda: 0
     on_bug: Callable[[Bug], None] = lambda _: None
     evidence: Teller | None = None
 
@@ -102,6 +103,7 @@ class _Snapshot:
     building: int  # the generation of state that is being built, 0 where one is in force
     process: Mapping[str, Any] | None
     incomplete_until_ms: int | None
+    due_turns: int
     now_us: int
     clock: float
 
@@ -219,6 +221,7 @@ class Board:
             building,
             inputs.process(),
             inputs.incomplete_until_ms(),
+            inputs.due_turns(),
             inputs.now_us(),
             self._clock(),
         )
@@ -332,7 +335,8 @@ class Board:
         sums = self._running.of(window.name, view.agent)
         until_ms = look.incomplete_until_ms
         cut_off = until_ms is not None and look.now_us - until_ms * 1000 < window.length_us
-        return estimates.document(window.name, sums, by_agent, cut_off=cut_off)
+        behind = estimates.behind(look.due_turns, self._running.of(window.name, None))
+        return estimates.document(window.name, sums, by_agent, cut_off=cut_off, behind=behind)
 
     def _operating(self, at: float) -> OperationsSample:
         """The operational metrics now; unknown if a bug keeps them from being read."""

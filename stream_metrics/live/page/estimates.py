@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from stream_metrics.core.alerts.estimates import Estimates, Interval, estimates_of
+from stream_metrics.core.alerts.estimates import Estimates, Interval, estimates_of, most_due
 from stream_metrics.core.engine.windows import Sums
-from stream_metrics.core.metrics.label_sums import SRE
+from stream_metrics.core.metrics.label_sums import BOTH, MODEL, SRE
 
 HEADS: Final = frozenset("L")
 OFF_SHOWN: Final = 3
@@ -15,22 +15,43 @@ OFF_SHOWN: Final = 3
 
 
 def document(
-    window: str, sums: Sums, agents: Mapping[str, Sums], *, cut_off: bool = False
+    window: str,
+    sums: Sums,
+    agents: Mapping[str, Sums],
+    *,
+    cut_off: bool = False,
+    behind: Collection[str] = (),
 ) -> dict[str, Any] | None:
     """The estimates of a window, and where the model is off; None without a random sample.
 
     ``sums`` are those of the agents shown together, ``agents`` those of each. ``cut_off``: the
     window reaches back into a day whose sample ended early, so it has no combined estimate.
+    Figures ``behind`` have no estimate from a model's labels, because many are yet to come.
     """
     found = estimates_of(sums)
     if not found:
         return None
     return {
         "window": window,
-        "figures": {figure: _figure(of, cut_off=cut_off) for figure, of in found.items()},
+        "figures": {
+            figure: _figure(of, cut_off=cut_off, behind=figure in behind)
+            for figure, of in found.items()
+        },
         "cut_off": cut_off,
-        "off": judges_off(agents),
+        "off": [] if SRE in behind else judges_off(agents),
     }
+
+
+def behind(due: int, sums: Sums) -> frozenset[str]:
+    """The figures for which a judge is too far behind, with so many turns yet to label.
+
+    ``sums`` are those of all agents.
+    """
+    return frozenset(
+        figure
+        for figure, of in estimates_of(sums).items()
+        if due > most_due(of.conversations[BOTH] + of.conversations[MODEL])
+    )
 
 
 def judges_off(agents: Mapping[str, Sums]) -> list[str]:
@@ -71,11 +92,12 @@ def _points(interval: Interval) -> str:
     return f"{number} too {'kind' if interval.value > 0 else 'strict'}"
 
 
-def _figure(found: Estimates, *, cut_off: bool) -> dict[str, Any]:
+def _figure(found: Estimates, *, cut_off: bool, behind: bool) -> dict[str, Any]:
     return {
         "human": _interval(found.human),
-        "model": found.model,
-        "combined": None if cut_off else _interval(found.combined),
+        "model": None if behind else found.model,
+        "combined": None if cut_off or behind else _interval(found.combined),
+        "behind": behind,
         "conversations": dict(found.conversations),
     }
 
