@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from stream_metrics.core.alerts.estimate_records import (
+    DUE,
     ESTIMATE,
     INCOMPLETE,
     LABEL_SUMS,
@@ -149,6 +150,57 @@ def test_windows_of_a_sample_that_ended_early_have_no_combined_estimate(
          "exp_samples": [{"labels": f'{{window="{window}"}}', "value": 1} for window in windows]}
         for by, windows in (("combined", shown), ("human", ["24h", "6h", "7d"]))
         for name in (ESTIMATE, f"{ESTIMATE}_lower", f"{ESTIMATE}_upper")
+    ]  # fmt: skip
+    check(promtool_path, tmp_path, given, asked)
+
+
+@pytest.mark.parametrize(
+    ("due", "is_shown"),
+    [
+        (("20", "13"), True),
+        (("20", "14"), False),
+        (("0 0 0", "34 0 0"), False),
+        (("0 0 0 0 0 0 0", "34 0 0 0 0 0 0"), True),
+        ((), True),
+    ],
+)
+def test_while_judges_are_behind_nothing_is_estimated_from_their_labels(
+    promtool_path: str, tmp_path: Path, due: tuple[str, ...], *, is_shown: bool
+) -> None:
+    """With more turns to label in the last five minutes, of both judges, than 5% of the
+    conversations that have a model's labels, of both agents. People's own estimate stays."""
+    generator = Random(48)
+    agents = [
+        Labelled(name, "sre", (random_sums(generator, "sre", size), {}))
+        for name, size in (("it-desk", (60, 10, 400)), ("hr-helper", (20, 0, 180)))
+    ]
+    minutes = max([len(values.split()) for values in due], default=1) - 1
+    given = [
+        {"series": line["series"], "values": f"{line['values']}+0x{minutes}"}
+        for line in series(agents)
+    ]
+    for at, values in enumerate(due):
+        given.append({"series": f'{DUE}{{job="judge", instance="{at}"}}', "values": values})
+    every = [(OFF, "")] + [(ESTIMATE, f'{{by="{by}"}}') for by in ("combined", "model", "human")]
+    asked = [
+        {"expr": f"count({name}{bound}{by})", "eval_time": f"{minutes}m",
+         "exp_samples": [{"labels": "{}", "value": 2}] if is_shown or "human" in by else []}
+        for name, by in every
+        for bound in (("",) if "model" in by else ("", "_lower", "_upper"))
+    ]  # fmt: skip
+    check(promtool_path, tmp_path, given, asked)
+
+
+@pytest.mark.parametrize(("due", "number"), [(1, 1), (2, 0)])
+def test_one_turn_that_is_being_labelled_hides_no_estimate(
+    promtool_path: str, tmp_path: Path, due: int, number: int
+) -> None:
+    """However few conversations have labels."""
+    one = Labelled("it-desk", "sre", (random_sums(Random(48), "sre", (3, 0, 3)), {}))
+    given = [*series([one]), {"series": f'{DUE}{{job="judge"}}', "values": str(due)}]
+    asked = [
+        {"expr": f'count({ESTIMATE}{{by="combined"}}) or vector(0)', "eval_time": "0m",
+         "exp_samples": [{"labels": "{}", "value": number}]}
     ]  # fmt: skip
     check(promtool_path, tmp_path, given, asked)
 

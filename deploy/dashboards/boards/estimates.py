@@ -11,7 +11,10 @@ from stream_metrics.core.alerts.estimate_records import ESTIMATE, OFF
 
 LENGTH: Final = "24h"
 _OF: Final = (("", ""), ("_lower", ", at least"), ("_upper", ", at most"))
-_EMPTY: Final = "Empty where no labels have `sample: random`; needs the recording rules."
+_EMPTY: Final = (
+    "Empty where no labels have `sample: random`, and while judges have many turns yet to label; "
+    "needs the recording rules."
+)
 
 
 def _estimate(title: str, figure: str, unit: str) -> Panel:

@@ -2,15 +2,25 @@
 
 Sums are added up over workers, each of which has parts of an agent. A worker with very many series
 omits sums that are 0; ``or 0 *`` restores them. Windows that reach back into a day whose sample
-ended early, because the judges' budget was spent, have no combined estimate.
+ended early, because the judges' budget was spent, have no combined estimate. While judges have many
+turns yet to label, nothing is estimated from a model's labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from stream_metrics.core.alerts.estimates import FEWEST, Bounds, Sums, combined, human, model, off
+from stream_metrics.core.alerts.estimates import (
+    FEWEST,
+    Bounds,
+    Sums,
+    combined,
+    human,
+    model,
+    most_due,
+    off,
+)
 from stream_metrics.core.alerts.promql import Promql, Value
 from stream_metrics.core.alerts.recording import Record
 from stream_metrics.core.engine.series import PREFIX
@@ -21,6 +31,8 @@ ESTIMATE: Final = "streammetrics:estimate"
 OFF: Final = "streammetrics:judge_off"
 INCOMPLETE: Final = "streammetrics_judge_incomplete_until_timestamp_seconds"
 UNTIL: Final = "job:streammetrics_judge_incomplete_until:max_8d"
+DUE: Final = "streammetrics_judge_due_turns"
+DUE_ALL: Final = "job:streammetrics_judge_due_turns:sum_max_5m"
 _PART: Final = "agent:streammetrics_labels:{}"
 _DAY: Final = 86_400
 _SHORT: Final = "[0-9]+[sm]|1?[0-9]h|2[0-4]h"
@@ -51,15 +63,17 @@ def estimate_records() -> Iterator[Record]:
     cut = keep(
         "cut_off", _reaching_back("=~", _DAY, both.n) | _reaching_back("!~", 8 * _DAY, both.n)
     )
+    behind = keep("behind", _behind(both.n, only.n))
     yield Record(UNTIL, f"max(max_over_time({INCOMPLETE}[8d]))")
+    # A judge that starts again takes a while until it knows what it has yet to label.
+    yield Record(DUE_ALL, f"sum(max_over_time({DUE}[5m]))")
     yield from parts
     for by, (bounds, n, fewest) in found.items():
-        for name, expr, labels in _shown(ESTIMATE, bounds, n, fewest, {"by": by}):
-            hidden = f"({expr})\nunless {cut.text}" if by == "combined" else expr
-            yield Record(name, hidden, labels)
+        without = (cut, behind) if by == "combined" else ()
+        yield from _hidden(_shown(ESTIMATE, bounds, n, fewest, {"by": by}), *without)
     judged = model(both, only) & (both.n + only.n > 0)
-    yield Record(ESTIMATE, judged.text, {"by": "model"})
-    yield from _shown(OFF, distance, both.n, 1, {})
+    yield from _hidden([Record(ESTIMATE, judged.text, {"by": "model"})], behind)
+    yield from _hidden(_shown(OFF, distance, both.n, 1, {}), behind)
 
 
 def _shown(
@@ -68,6 +82,20 @@ def _shown(
     yield Record(name, (found.value & (n >= fewest)).text, labels)
     yield Record(f"{name}_lower", (found.low & (n >= FEWEST)).text, labels)
     yield Record(f"{name}_upper", (found.high & (n >= FEWEST)).text, labels)
+
+
+def _hidden(records: Iterable[Record], *where: Promql) -> Iterator[Record]:
+    """The rules, without the agents and windows that one of these has."""
+    without = "".join(f"\nunless {one.text}" for one in where)
+    for name, expr, labels in records:
+        yield Record(name, f"({expr}){without}" if where else expr, labels)
+
+
+def _behind(both: Promql, only: Promql) -> Promql:
+    """The figures and windows for which judges are too far behind, of each agent."""
+    all_agents = Promql(f"sum by (figure, window) ({(both + only).text})")
+    many = f"{most_due(all_agents).text} < on () group_left () {DUE_ALL}"
+    return Promql(f"{both.text} and on (figure, window) ({many})")
 
 
 def _reaching_back(matching: str, seconds: int, every: Promql) -> Promql:
