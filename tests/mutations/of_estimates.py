@@ -67,6 +67,28 @@ ESTIMATES: Final = (
         "assert ",
     ),
     Mutation(
+        "a backlog of a judge",
+        "estimates from a model's labels are shown while many turns are yet to be labelled",
+        (Edit(FORMULAS, "_DUE_SHARE: Final = 0.05", "_DUE_SHARE: Final = 0.5"),),
+        "tests/unit/test_page_estimates.py::"
+        "test_while_the_judge_is_behind_nothing_is_estimated_from_its_labels",
+        "assert ",
+    ),
+    Mutation(
+        "turns that are asked about",
+        "a judge counts only those turns as yet to be labelled that it has not begun with",
+        (
+            Edit(
+                "stream_metrics/live/judge/judge.py",
+                "return self.asked + sum(",
+                "return sum(",
+            ),
+        ),
+        "tests/unit/test_judge_serve.py::"
+        "test_turns_without_an_outcome_are_counted_until_they_have_one",
+        "turns are not due",
+    ),
+    Mutation(
         "what few bad results say of others",
         "an interval is as certain where few conversations have bad results as anywhere",
         (Edit(FORMULAS, "UNSEEN: Final = 3", "UNSEEN: Final = 0"),),

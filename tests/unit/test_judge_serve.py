@@ -286,7 +286,11 @@ async def test_turns_without_an_outcome_are_counted_until_they_have_one(
     async with judging(settings(tmp_path, endpoint)) as (process, receiver):
         assert value(process, "due_turns") == 0
         await post(receiver, lines([e for n in range(3) for e in conversation(n, turns=2)]))
-        await wait_until(lambda: value(process, "due_turns") == 6, 30, "turns are not due")
+        await wait_until(
+            lambda: value(process, "due_turns") == value(process, "asked_turns") == 6,
+            30,
+            "turns are not due",
+        )
         assert process.due_turns() == 6
     async with judging(settings(tmp_path, endpoint)) as (process, _):
         await wait_until(lambda: value(process, "due_turns") == 6, 30, "turns are forgotten")
