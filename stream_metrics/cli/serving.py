@@ -179,7 +179,7 @@ class ServeProcess(WorkerProcess):
         published = self.publish(space, generation, letters)
         state = self.keep_state(settings, generation, layout, space, published)
         self.receiver.ahead = AheadDecoder(state.options)
-        source = LocalSource(self.records, generation.group, [EVENTS], self.retry)
+        source = LocalSource(self.records, generation.group, [EVENTS], self.retry, hand_over=True)
         options = LoopOptions(
             (EVENTS,),
             settings.kafka.on_offset_gap,

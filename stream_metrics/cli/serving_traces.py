@@ -65,7 +65,7 @@ class Traces:
         mapping, options = settings.otlp.mapping(), settings.otlp.options(settings.labels.grading)
         limits = settings.engine_config().limits
         self._inputs = TraceInputs(
-            source or LocalSource(log, READER, [SPANS], self._retry),
+            source or LocalSource(log, READER, [SPANS], self._retry, hand_over=True),
             InputOptions(READER, settings.kafka.on_offset_gap, in_order=False),
             self._retry,
             reasons,

@@ -108,7 +108,7 @@ async def reading(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         for number in range(3):
             await log.append(topic, [Entry(b"k", b"{}")], NOW_MS + number)
     retry = ImmediateRetry(Health(), lambda: None)
-    local = LocalSource(log, "group", TOPICS, retry, wait_seconds=0)
+    local = LocalSource(log, "group", TOPICS, retry, wait_seconds=0, hand_over=True)
     await local.join()
     yield Reading(local, *(PartitionId(topic, 0) for topic in TOPICS))
     await database.close()

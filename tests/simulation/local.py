@@ -85,7 +85,9 @@ class LocalSystem(OnDisk, Keeping):
         partitions = self.partitions(IDENTITY, clock, store, letters, operations)
         retry = ImmediateRetry(health, self.disk.mend)
         log = Log(database)
-        source = LocalSource(log, "group", [EVENTS], retry, max_records=10, wait_seconds=0)
+        source = LocalSource(
+            log, "group", [EVENTS], retry, max_records=10, wait_seconds=0, hand_over=True
+        )
         await source.join()
         loop = Loop(
             source,

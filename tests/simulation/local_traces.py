@@ -87,7 +87,15 @@ class TracedSystem(OnDisk):
             ReceiverMetrics(registry, TOPICS),
             Clock(lambda: self.now_ms, lambda: self.seconds),
             retry,
-            LocalSource(log, READER, [SPANS], retry, max_records=self.max_records, wait_seconds=0),
+            LocalSource(
+                log,
+                READER,
+                [SPANS],
+                retry,
+                max_records=self.max_records,
+                wait_seconds=0,
+                hand_over=True,
+            ),
             lambda: self.seconds,
         )
         self.process = Process(log, made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -204,3 +205,20 @@ async def test_a_letter_is_stored_once(database: Database) -> None:
 
     found = await database.read(lambda at: at.execute("SELECT message FROM letters").fetchall())
     assert found == [("one",), ("two",)]
+
+
+async def test_only_readers_that_are_handed_records_make_others_wait(database: Database) -> None:
+    """A judge that rests must not delay what is sent."""
+    log = Log(database)
+    rests = log.listen([EVENTS], hand_over=False)
+    reads = log.listen([EVENTS], hand_over=True)
+    assert reads.tails[EVENTS].take(0, 1) == []
+    await log.append(EVENTS, [Entry(b"k", bytes(5 << 20))], NOW_MS)
+    assert rests.heard.is_set()
+    assert not rests.tails
+
+    waiting = asyncio.create_task(log.pace(EVENTS, patience_seconds=60.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    reads.tails[EVENTS].take(0, 1)
+    await waiting

@@ -74,15 +74,15 @@ class Kept:
 
 class Listener:
     """A reader of some topics: ``heard`` is set whenever this process has appended to one of them,
-    and ``tails`` have what it has appended."""
+    and ``tails`` have what it has appended to those that are ``handed`` over."""
 
-    def __init__(self, topics: Collection[str]) -> None:
+    def __init__(self, handed: Collection[str]) -> None:
         self.heard = asyncio.Event()
-        self.tails = {topic: Tail() for topic in topics}
+        self.tails = {topic: Tail() for topic in handed}
 
     def appended(self, topic: str, records: Sequence[Record]) -> None:
         """Note that something was appended: these records, if they are known."""
-        if records:
+        if records and topic in self.tails:
             self.tails[topic].add(records)
         self.heard.set()
 
@@ -98,9 +98,10 @@ class Log:
         self._listeners: dict[str, list[Listener]] = {topic: [] for topic in TOPICS}
         self._read: dict[str, int] = {}  # up to which offset, by topic
 
-    def listen(self, topics: Collection[str]) -> Listener:
-        """A reader of topics, who is told from now on what this process appends to them."""
-        listener = Listener(topics)
+    def listen(self, topics: Collection[str], *, hand_over: bool) -> Listener:
+        """A reader of topics, who is told from now on when this process appends to them; with
+        ``hand_over`` also what, and who appends waits for that reader."""
+        listener = Listener(topics if hand_over else ())
         for topic in topics:
             self._listeners[topic].append(listener)
         return listener
@@ -137,7 +138,8 @@ class Log:
     async def pace(self, topic: str, patience_seconds: float) -> None:
         """Wait while readers of a topic are behind, but have it in memory."""
         for listener in self._listeners[topic]:
-            await listener.tails[topic].has_room(patience_seconds)
+            if topic in listener.tails:
+                await listener.tails[topic].has_room(patience_seconds)
 
     def appended(self, topic: str, records: Sequence[Record] = ()) -> None:
         """Tell the readers of a topic what is stored now: these records, if they are known."""

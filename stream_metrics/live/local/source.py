@@ -22,7 +22,11 @@ log = structlog.get_logger(__name__)
 
 
 class LocalSource:
-    """Reads some topics, each of which is partition 0, for a reader that commits by name."""
+    """Reads some topics, each of which is partition 0, for a reader that commits by name.
+
+    With ``hand_over`` it gets what this process appends without asking the file, and requests wait
+    while it is behind.
+    """
 
     rebalancing = False
 
@@ -35,6 +39,7 @@ class LocalSource:
         *,
         max_records: int = READ_RECORDS,
         wait_seconds: float = WAIT_SECONDS,
+        hand_over: bool = False,
     ) -> None:
         self.assignment: Assignment | None = None
         self.acknowledged: dict[PartitionId, Commit] = {}
@@ -44,7 +49,7 @@ class LocalSource:
         self._retry = retry
         self._max_records = max_records
         self._wait_seconds = wait_seconds
-        self._listener = records.listen(topics)
+        self._listener = records.listen(topics, hand_over=hand_over)
         self._next: dict[PartitionId, int] = {}
 
     # -- the group
@@ -142,7 +147,11 @@ class LocalSource:
     def _just_appended(self, offsets: Mapping[str, int]) -> dict[str, list[Record]]:
         """The next records of the topics that have them in memory."""
         tails = self._listener.tails
-        found = {topic: tails[topic].take(at, self._max_records) for topic, at in offsets.items()}
+        found = {
+            topic: tails[topic].take(at, self._max_records)
+            for topic, at in offsets.items()
+            if topic in tails
+        }
         return {topic: records for topic, records in found.items() if records}
 
     async def passed(self, places: Collection[PartitionId]) -> dict[PartitionId, int]:
