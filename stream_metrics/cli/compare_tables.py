@@ -11,8 +11,8 @@ from rich.text import Text
 
 from stream_metrics.cli.common import printable
 from stream_metrics.cli.figures import WIDTH
-from stream_metrics.lab.evaluation.compare_estimates import TITLE
 from stream_metrics.lab.evaluation.observations import distinct_name, title_of
+from stream_metrics.lab.evaluation.shown_estimates import TITLE
 from stream_metrics.lab.evaluation.wording import (
     about,
     adjusted_title,

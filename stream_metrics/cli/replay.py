@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -37,10 +38,11 @@ from stream_metrics.cli.sources import KAFKA, SinceOption, Sources, UntilOption
 from stream_metrics.cli.trace_files import with_folders
 from stream_metrics.core.compiled import ENGINE
 from stream_metrics.core.events.limits import limit_of
-from stream_metrics.core.metrics.labels import by_model_text
+from stream_metrics.core.metrics.labels import MODEL_OFF, by_model_text, labels_of_models
 from stream_metrics.core.metrics.ranking.relevance import PredicateError
 from stream_metrics.lab.evaluation.estimates import UnknownDimension
 from stream_metrics.lab.evaluation.generation import BadSimilarity
+from stream_metrics.lab.evaluation.observations import uses_labels
 from stream_metrics.lab.evaluation.recorded_searches import UndefinedMetric
 from stream_metrics.lab.evaluation.report_figures import (
     PARTS,
@@ -51,6 +53,7 @@ from stream_metrics.lab.evaluation.report_figures import (
     without_labels,
 )
 from stream_metrics.lab.evaluation.semantic import BadModel, check_model
+from stream_metrics.lab.evaluation.shown_estimates import COLUMNS, TITLE, Shown, shown_estimates
 from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.merge_pieces import BadRows
 from stream_metrics.lab.replay.pool import WorkerDied
@@ -406,18 +409,35 @@ def _summary(report: dict[str, Any], out: Path) -> None:
     labelled = f"{counts['labelled']:,} labelled{by_model_text(counts)}"
     table.add_row("documents", f"{counts['unique']:,}, of them {labelled}")
     unknown = "- (no document has a label)" if without_labels(report) else "-"
+    by_model = labels_of_models(counts)
+    whose = f" ({by_model:,} of {counts['labelled']:,} labels are a model's)" if by_model else ""
     for name, title in (("srr", "SRR"), ("sre", "SRE"), ("avg_gain", "gain per result")):
         value = figures[name]["value"]
-        table.add_row(title, unknown if value is None else f"{value:.4f}")
+        said = whose if uses_labels(name) else ""
+        table.add_row(title, unknown if value is None else f"{value:.4f}{said}")
     table.add_row("written to", str(out))
     console = Console(stderr=True, soft_wrap=True)
     console.print(table)
+    if by_model:
+        console.print(MODEL_OFF, style="yellow", highlight=False)
+    if estimates := shown_estimates(report):
+        console.print(_estimates(estimates))
     if (beyond := beyond_limit_of(report)).turns:
         console.print(beyond.text(), style="yellow", highlight=False)
     for text in without_ids_of(report).texts():
         console.print(text, style="yellow", highlight=False, markup=False)
     if (left_out := _left_out(report["bad_records"])) is not None:
         console.print(left_out, style="yellow", highlight=False)
+
+
+def _estimates(estimates: Sequence[Shown]) -> Table:
+    """The table of estimates in the summary."""
+    table = Table(*COLUMNS, title=TITLE, title_justify="left", box=None, pad_edge=False)
+    for figure, several in groupby(estimates, lambda one: one.figure):
+        table.add_row(figure)
+        for one in several:
+            table.add_row(f"  {one.by}", one.value, one.interval, one.conversations)
+    return table
 
 
 def _left_out(bad: dict[str, Any]) -> str | None:

@@ -443,8 +443,8 @@ async def test_estimates_are_shown_while_there_are_random_samples(browser: Brows
         await expect(looked.tile("estimate-sre")).to_have_text("55\u202f%")
         await expect(tile.locator(".about")).to_contain_text("95% interval")
         await expect(tile.locator(".usual")).to_have_text(
-            "24 conversations by people and a model, 24 by a model alone. The judge is 20 points "
-            "too kind to it-desk."
+            "For all turns of 24h, from labels of random samples: 24 conversations by people and a "
+            "model, 24 by a model alone. The judge is 20 points too kind to it-desk."
         )
         await expect(looked.tile("estimate-gain")).to_have_text("16.50")
         showcase.now_us += 2 * 86_400_000_000
@@ -468,6 +468,18 @@ async def test_labels_of_a_judge_that_is_behind_are_not_shown(browser: Browser) 
             await expect(tile.locator(".about")).to_contain_text(about)
             await expect(tile.locator(".usual")).to_contain_text(usual)
             assert looked.complaints == []
+
+
+async def test_tiles_of_all_labels_say_what_they_count(browser: Browser) -> None:
+    """Settled iterations, whoever labelled them: that is why they differ from estimates."""
+    showcase = await Showcase.new(*SAMPLED, now_us=NOON_US + 1)
+    async with looking(browser, showcase) as looked:
+        await expect(looked.page.locator("#tile-sre .about")).to_have_text(
+            "288 of 480 results of settled iterations are new and good, whoever labelled them"
+        )
+        await expect(looked.page.locator("#tile-gain .about")).to_have_text(
+            "per iteration; 864 in 48 settled iterations, whoever labelled them"
+        )
 
 
 async def test_labels_before_anything_is_settled_are_not_called_missing(browser: Browser) -> None:

@@ -11,9 +11,10 @@ import pytest
 from stream_metrics.cli.compare_tables import as_markdown
 from stream_metrics.core.alerts.estimates import estimates
 from stream_metrics.core.events.record import Record
-from stream_metrics.lab.evaluation.compare_estimates import TITLE, compared_estimates
+from stream_metrics.lab.evaluation.compare_estimates import compared_estimates
 from stream_metrics.lab.evaluation.compare_runs import compare_runs
 from stream_metrics.lab.evaluation.notes import Run
+from stream_metrics.lab.evaluation.shown_estimates import TITLE
 from stream_metrics.lab.reports.html.comparison import comparison_page
 from stream_metrics.lab.reports.run_directory import read_observations, read_report
 from stream_metrics.lab.traffic import TrafficProfile, generate

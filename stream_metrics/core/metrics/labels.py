@@ -60,14 +60,28 @@ def labelled_by(labelled: int, by_model: int) -> dict[str, dict[str, int]]:
     return {"labelled_by": ({HUMAN: by_human} if by_human else {}) | {MODEL: by_model}}
 
 
+def labels_of_models(counts: Mapping[str, Any]) -> int:
+    """How many of the labelled documents of a report have a model's label that counts.
+
+    >>> labels_of_models({"labelled_by": {"human": 3, "model": 2}}), labels_of_models({})
+    (2, 0)
+    """
+    number: int = counts.get("labelled_by", {}).get(MODEL, 0)
+    return number
+
+
 def by_model_text(counts: Mapping[str, Any]) -> str:
     """How many of the labelled documents of a report have a model's label; empty if none has.
 
     >>> by_model_text({"labelled_by": {"human": 3, "model": 1_002}}), by_model_text({})
     (', 1,002 of these by a model', '')
     """
-    number = counts.get("labelled_by", {}).get(MODEL, 0)
+    number = labels_of_models(counts)
     return f", {number:,} of these by a model" if number else ""
+
+
+MODEL_OFF: Final = "Intervals of SRE and gains do not include how far the model is off."
+"""What to know of figures in which labels of a model count."""
 
 
 LABEL_METRICS: Final = frozenset({"cg", "rg", "dcg", "drg", "avg_gain", "rag", "drag", "sre"})

@@ -10,7 +10,6 @@ from stream_metrics.lab.evaluation.notes import Run
 
 Block = dict[str, Any]
 
-TITLE: Final = "Estimates from random samples of labels"
 _NOTE: Final = (
     "estimates are from labels by people and a model together; n counts conversations that both "
     "labelled. A difference is significant if 0 is not in its 95% interval; no p is adjusted for it"

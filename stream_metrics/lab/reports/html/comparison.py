@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from stream_metrics.lab.evaluation.compare_estimates import TITLE
+from stream_metrics.lab.evaluation.shown_estimates import TITLE
 from stream_metrics.lab.evaluation.wording import (
     about,
     adjusted_title,

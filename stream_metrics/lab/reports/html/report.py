@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from stream_metrics.core.engine.beyond_limit import BeyondLimit
 from stream_metrics.core.events.turns import turn_text
-from stream_metrics.core.metrics.labels import by_model_text
+from stream_metrics.core.metrics.labels import MODEL_OFF, by_model_text
 from stream_metrics.lab.choices import CONFIDENCE
 from stream_metrics.lab.evaluation.estimates import LANGUAGE
 from stream_metrics.lab.evaluation.observations import MACRO, uses_labels
@@ -20,6 +20,7 @@ from stream_metrics.lab.evaluation.report_figures import (
     without_ids_of,
     without_labels,
 )
+from stream_metrics.lab.evaluation.shown_estimates import ABOUT, COLUMNS, TITLE, shown_estimates
 from stream_metrics.lab.evaluation.summaries import (
     Conversations,
     RowSummaries,
@@ -154,7 +155,19 @@ def _headline(report: Report, rows: Conversations, ci: str) -> Section:
         alone = len(remarks) == 1
         shown_remarks = parts().classed(*remarks, None) if alone else parts().bullets(remarks)
         note = box("card notes", shown_remarks)
-    return section("Headline", note, box("tiles", *tiles), lead=lead)
+    return section("Headline", note, box("tiles", *tiles), _estimates(report), lead=lead)
+
+
+def _estimates(report: Report) -> Markup | None:
+    """A card with the estimates from random samples; None without any."""
+    rows = [
+        (f"{one.figure}, {one.by}", one.value, one.interval, one.conversations)
+        for one in shown_estimates(report)
+    ]
+    if not rows:
+        return None
+    listed = table(TITLE, COLUMNS, rows)
+    return card(parts().heading(TITLE), parts().paragraph(ABOUT), listed)
 
 
 def _context(report: Report) -> dict[str, str]:
@@ -163,7 +176,8 @@ def _context(report: Report) -> dict[str, str]:
     context = {}
     if counts["unique"]:
         said = f"{counts['labelled']:,} of {counts['unique']:,} documents have a label"
-        said += by_model_text(counts)
+        if by_model := by_model_text(counts):
+            said += f"{by_model}. {MODEL_OFF}"
         context = dict.fromkeys(("sre", "avg_gain"), said)
     if gate.get("labelled"):
         saved = gate["correct_skip"]

@@ -81,7 +81,8 @@ function estimateTiles({ estimates }) {
     const cut = found.behind ? (found.human ? " The judge has many turns yet to label, so its labels do not count." : "")
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,
-      full: `${full}, from labels of random samples in ${estimates.window}`, usual: `${sampleText(found.conversations)}.${off}${cut}` };
+      full: `${full}, from labels of random samples in ${estimates.window}`,
+      usual: `For all turns of ${estimates.window}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
     if (best === null && found.behind) return { ...tile, value: NONE, exact: null, about: "the judge has many turns yet to label" };
     if (best === null) return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone; nobody has checked it" };
     const [value, low, high] = best;
@@ -99,22 +100,25 @@ function lagText(operating) {
     : "nothing is read here";
 }
 
+const COUNTED = "Counted are settled iterations: those with labels for nine in ten of their documents";
+const BY_ANYONE = "whoever labelled them";
+
 function tiles(state) {
   const { figures, decisions, operating, sums } = state;
   const noTraffic = sums.iterations ? "no results in this window" : "no searches in this window";
   const other = decisions && decisions.window !== state.window ? ` in ${decisions.window}` : "";
   const gate = decisions?.gate;
   const routing = decisions?.routing;
-  const perIteration = ratioTile("gain", "Good gain", "Gain of the good new documents per iteration. Counted are iterations whose documents are labelled",
+  const perIteration = ratioTile("gain", "Good gain", `Gain of the good new documents per iteration. ${COUNTED}`,
     figures.gain, mean, "", "", missingReason(figures.gain, state), fault(state, "gain_drop"));
   if (perIteration.exact !== null) {
-    perIteration.about = `per iteration; ${count(figures.gain.part)} in ${plural(figures.gain.whole, "labelled iteration")}`;
+    perIteration.about = `per iteration; ${count(figures.gain.part)} in ${plural(figures.gain.whole, "settled iteration")}, ${BY_ANYONE}`;
   }
   return [
     ratioTile("srr", "Redundancy (SRR)", "Search result redundancy: share of results that repeat an earlier result of their turn",
       figures.srr, percent, " repeat", "results", noTraffic, fault(state, "srr_spike")),
-    ratioTile("sre", "Efficiency (SRE)", "Search result efficiency: share of results that are new and good. Counted are iterations whose documents are labelled",
-      figures.sre, percent, " of labelled iterations are new and good", "results", missingReason(figures.sre, state), fault(state, "sre_drop")),
+    ratioTile("sre", "Efficiency (SRE)", `Search result efficiency: share of results that are new and good. ${COUNTED}`,
+      figures.sre, percent, ` of settled iterations are new and good, ${BY_ANYONE}`, "results", missingReason(figures.sre, state), fault(state, "sre_drop")),
     perIteration,
     ratioTile("coverage", "Labelled", "Unique documents that have a label",
       figures.coverage, percent, " have a label", "documents", noTraffic, fault(state, "labels_missing")),

@@ -1,0 +1,62 @@
+"""The estimates of a report as rows for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from stream_metrics.core.metrics.label_sums import BOTH, GAIN, MODEL, PEOPLE, SRE
+from stream_metrics.lab.evaluation.wording import interval, interval_title, number
+
+TITLE: Final = "Estimates from random samples of labels"
+ABOUT: Final = (
+    "They are for all conversations, from the labels of those that were drawn at random: by people "
+    "alone, by the model alone, and combined, which is the model's figure corrected by the "
+    "conversations that both labelled."
+)
+COLUMNS: Final = ("Estimate", "Value", interval_title(0.95), "Conversations")
+_TITLES: Final = {SRE: "SRE", GAIN: "Good gain per iteration"}
+
+
+class Shown(NamedTuple):
+    """An estimate of a figure, in words."""
+
+    figure: str
+    by: str
+    value: str
+    interval: str
+    conversations: str
+
+
+def shown_estimates(report: Mapping[str, Any]) -> list[Shown]:
+    """The estimates of a report over all its agents; SRE and gain come first.
+
+    Estimates without a value are left out. A report has none without random samples.
+
+    >>> sre = {"human": None, "model": 0.5, "combined": None}
+    >>> sre["conversations"] = {"both": 0, "people": 0, "model": 9}
+    >>> [tuple(one) for one in shown_estimates({"estimates": {"all": {"sre": sre}}})]
+    [('SRE', 'by the model', '0.5000', '-', '9')]
+    """
+    figures = report.get("estimates", {}).get("all", {})
+    first = [figure for figure in _TITLES if figure in figures]
+    return [
+        one
+        for figure in dict.fromkeys([*first, *figures])
+        for one in _of_figure(_TITLES.get(figure, figure), figures[figure])
+    ]
+
+
+def _of_figure(title: str, found: Mapping[str, Any]) -> list[Shown]:
+    both, people, model = (found["conversations"][sample] for sample in (BOTH, PEOPLE, MODEL))
+    by_model = None if found["model"] is None else {"value": found["model"], "ci_low": None}
+    estimates = (
+        ("by people", found["human"], f"{both + people:,}"),
+        ("by the model", by_model, f"{both + model:,}"),
+        ("combined", found["combined"], f"{both:,} by both, {model:,} by model"),
+    )
+    return [
+        Shown(title, by, number(one["value"]), interval(one), conversations)
+        for by, one, conversations in estimates
+        if one is not None
+    ]
