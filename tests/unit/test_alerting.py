@@ -16,12 +16,16 @@ from deploy.dashboards.panels import render
 from deploy.local.stack import TARGETS, prometheus_config, write_rules, write_targets
 from docs.pages.alerts import runbook
 from stream_metrics.core.alerts.alert import CRITICAL, WARNING, Alert, Links
+from stream_metrics.core.alerts.estimate_records import ESTIMATE, LABEL_SUMS, OFF
 from stream_metrics.core.alerts.files import prometheus_rule, rule_files, rule_groups
 from stream_metrics.core.alerts.table import ALERTS
 from stream_metrics.core.engine.cells import CODES
 from stream_metrics.core.engine.series import PREFIX
 from stream_metrics.core.engine.window import DEFAULT_WINDOWS
+from stream_metrics.core.judge.budget import Cost, Limits, Spending
+from stream_metrics.live.judge.ledger import State
 from stream_metrics.live.prometheus.bridge import BridgeMetrics
+from stream_metrics.live.prometheus.judge import JudgeMetrics
 from stream_metrics.live.prometheus.operations import Operations
 from tests.exposition import exported_names
 from tests.rules import parts
@@ -38,13 +42,16 @@ EACH: Final = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.n
 
 @lru_cache
 def exported() -> frozenset[str]:
-    """Names of all series about a worker's own work."""
+    """Names of all series about the work of workers, bridges and judges."""
     registry = CollectorRegistry()
     operations = Operations(registry, ["topic"], pools={"support": "handbook"})
     operations.lag("topic", 0, 0, 0.0)
     operations.agents_known(["support"])
     BridgeMetrics(registry, ["topic"]).lag("topic", 0, 0, 0.0)
-    return exported_names(registry)
+    judge = CollectorRegistry()
+    spending = Spending(0, Cost(), Cost(), None)
+    JudgeMetrics(judge).budget(State(spending, Limits(), 1.0, incomplete_until_ms=0))
+    return exported_names(registry) | exported_names(judge)
 
 
 def test_the_committed_rules_are_current() -> None:
@@ -114,7 +121,8 @@ def test_every_runbook_belongs_to_an_alert() -> None:
 
 
 def test_what_rules_ask_for_is_recorded() -> None:
-    """Each recorded series is recorded once, and asked for by another rule."""
+    """Each recorded series is recorded once, and asked for by another rule; estimates are for
+    those who look."""
     recorded = [
         (rule["record"], *rule.get("labels", {}).items())
         for rule in parts.RULES
@@ -122,7 +130,8 @@ def test_what_rules_ask_for_is_recorded() -> None:
     ]
 
     assert len(recorded) == len(set(recorded))
-    assert parts.asked_by(parts.RULES) == {name for name, *_ in recorded}
+    steps = {name for name, *_ in recorded if not name.startswith((ESTIMATE, OFF))}
+    assert parts.asked_by(parts.RULES) == steps
 
 
 def test_queried_series_are_exported() -> None:
@@ -136,7 +145,8 @@ def test_queried_series_are_exported() -> None:
             series = windows[name.removeprefix(PREFIX)]
             labels = dict(re.findall(r'(\w+)=~?"([^"]*)"', matchers))
             lengths = series.windows or [window.name for window in DEFAULT_WINDOWS]
-            assert labels.pop("window") in lengths, name
+            if name != LABEL_SUMS:  # estimates are recorded for all windows
+                assert labels.pop("window") in lengths, name
             assert labels.keys() <= set(series.labels), name
 
 
