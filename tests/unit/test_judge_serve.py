@@ -16,6 +16,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from stream_metrics.cli.judging import check_judge
+from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.serving import ServeProcess, listening
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.judge.sample import Sampler
@@ -74,7 +75,9 @@ def settings(folder: Path, endpoint: ModelEndpoint, **judge: Any) -> Settings:
 
 @asynccontextmanager
 async def judging(chosen: Settings) -> AsyncIterator[tuple[ServeProcess, str]]:
-    """A process in this one, and the address for events."""
+    """A process in this one, and the address for events. Its log goes where one looks now,
+    whatever commands have run before."""
+    configure_logs(chosen.log)
     database = Database(prepare_database(chosen.serve.data))
     process = ServeProcess(chosen, database)
     try:
@@ -173,7 +176,7 @@ async def test_another_rate_counts_from_midnight(
         await post(to, lines(conversation(2)))
         await settled(process, 1)
         assert value(process, "sample_rate") == 1.0
-    said = capfd.readouterr().out
+    said = capfd.readouterr().err
     assert "today's sample was begun with another rate, which holds until midnight" in said
 
 
@@ -203,7 +206,7 @@ async def test_a_spent_budget_ends_the_sample_aloud(
         until = value(process, "incomplete_until_timestamp_seconds")
         assert 0 < until - time.time() <= 86_400
         assert until % 86_400 == 0
-    assert "the budget of the day is spent" in capfd.readouterr().out
+    assert "the budget of the day is spent" in capfd.readouterr().err
 
 
 async def test_faults_cost_neither_labels_nor_budget(
@@ -257,7 +260,7 @@ async def test_turns_without_texts_are_counted_with_what_helps(
         await settled(process, 1, "no_text")
         await settled(process, 1, "no_query")
     assert endpoint.calls == []
-    said = capfd.readouterr().out
+    said = capfd.readouterr().err
     assert "otlp.content" in said
     assert "agent=support" in said or '"agent": "support"' in said
 
