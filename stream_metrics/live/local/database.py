@@ -27,6 +27,7 @@ MAX_TOGETHER: Final = 64  # jobs in one transaction
 ROWS_A_CALL: Final = (64, 8, 1)  # so that few statements are prepared, whatever the number of rows
 PAGE_BYTES: Final = 16_384  # so that events, of some kB each, leave little of a page empty
 CACHE_KIB: Final = 16_384
+READER_CACHE_KIB: Final = 8_192  # what it reads is kept by the loop, and by the operating system
 CHECKPOINT_BYTES: Final = 8 << 20  # of the write-ahead log, from which on it is copied
 WAL_BYTES: Final = 64 << 20  # to which the write-ahead log is cut once it was copied
 
@@ -356,7 +357,7 @@ def _open_reader(path: Path, connect: Connect) -> sqlite3.Connection:
     connection = connect(path)
     connection.execute("PRAGMA query_only = on")
     connection.execute("PRAGMA temp_store = memory")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
     return connection
 
 
