@@ -74,9 +74,13 @@ def _ndcg(pairs: list[tuple[Turn, int]], metric: str, sources: tuple[str, ...]) 
             for source in sources
         }
         if all(any(of) for of in by_source.values()):
-            values["b"] += len(searches)
-            for source, of in by_source.items():
-                found = [round(one[metric] * TEN_THOUSAND) for one in of if one]
+            scored = {
+                source: [round(one[metric] * TEN_THOUSAND) for one in of if one]
+                for source, of in by_source.items()
+            }
+            [count] = {len(found) for found in scored.values()}
+            values["b"] += count
+            for source, found in scored.items():
                 values[LETTERS[source]] += sum(found)
     return values
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +35,7 @@ def of_source(turn: oracle.Turn, source: str, iteration: int) -> tuple[object, .
     ]
     judged = [one["ndcg@10"] for one in searches if one]
     ndcg = (sum(round(value * TEN_THOUSANDTH) for value in judged),) if judged else ()
-    return len(gains), len(good), sum(good), ndcg
+    return len(gains), len(good), sum(good), ndcg, len(judged)
 
 
 @given(st.data())
@@ -62,3 +64,22 @@ def test_the_sums_of_each_source_are_those_of_the_reference(data: st.DataObject)
         for one in found:
             for source, sums in zip(SOURCES, one[1:], strict=True):
                 assert sums == of_source(turn, source, one.iteration.number)
+
+
+def test_a_search_that_ground_truth_cannot_judge_has_no_score_in_the_sums() -> None:
+    """Its results have no ids, which the ground truth is about; the other search counts alone."""
+    at = {"conversation_id": "c1", "turn": 1, "occurred_at": "2025-03-18T09:00:00Z"}
+    searches = [
+        {"search_id": "s1", "results": [{"result_id": "r1", "doc_id": "D-1"}]},
+        {"search_id": "s2", "results": [{"result_id": "r2", "url": "https://docs.example"}]},
+    ]
+    sent = [
+        {"type": "search_iteration", "event_id": "e1", "iteration": 1, "searches": searches, **at},
+        {"type": "turn_completed", "event_id": "e2", "relevant": ["D-1"], **at},
+    ]
+    config = EngineConfig(retrieval=live_metrics(RETRIEVAL))
+    engine = replayed([[(b"c1", json.dumps(one).encode(), None) for one in sent]], "all", config)
+    [conversation] = engine.conversations()
+    [found] = label_sums(conversation.turns[1], config)
+
+    assert (found.human.ndcg, found.human.scored) == ((TEN_THOUSANDTH,), 1)

@@ -139,7 +139,7 @@ def run_labels(
     """The labels of an event that names each thing once."""
     fast, _ = both(pair, value)
     cut = {name: route and route[:LONGEST_ROUTE] for name, route in routes.items()}
-    yield (None if fast is None else fast.items), (gains, cut, needed)
+    yield (None if fast is None else fast.items[:3]), (gains, cut, needed)
 
 
 # --- cases ----------------------------------------------------------------------------------------

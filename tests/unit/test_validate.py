@@ -16,7 +16,7 @@ from tests.unit.test_unknown_fields import ITERATION, LABELS
 GOOD: dict[str, Any] = {**ITERATION, "gate": {"decision": "skip"}}
 EMPTY_EVENTS: list[dict[str, Any]] = [
     {**ITERATION, "search": [], "trace_id": 1},
-    {**LABELS, "labels": [], "routing": [], "gate": [], "trace_id": 1},
+    {**LABELS, "labels": [], "routing": [], "gate": [], "sample": None, "trace_id": 1},
 ]
 
 

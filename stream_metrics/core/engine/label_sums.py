@@ -23,13 +23,15 @@ class SourceSums(NamedTuple):
 
     ``gain`` is that of the good ones. ``ndcg`` has for each of ``ndcg_metrics`` the sum over the
     iteration's searches, each in ten-thousandths. It is empty if the source has not labelled the
-    turn and the turn has no ground truth, by which it would be otherwise.
+    turn and the turn has no ground truth, by which it would be otherwise. ``scored`` is the number
+    of searches that have one: those whose results cannot be compared with a ground truth have none.
     """
 
     labelled: int
     good: int
     gain: int
     ndcg: tuple[int, ...]
+    scored: int
 
 
 class IterationSums(NamedTuple):
@@ -74,10 +76,9 @@ def _sums(turn: Turn, gains: Sequence[int | None], config: EngineConfig) -> list
     ndcg = _ndcg(turn, gains, config)
     found = []
     for at, iteration in enumerate(turn.counted):
-        labelled, good, total = counts[iteration.number]
-        found.append(
-            SourceSums(labelled, good, total, tuple(map(sum, zip(*ndcg[at], strict=True))))
-        )
+        scored = [of_search for of_search in ndcg[at] if of_search]
+        sums = tuple(map(sum, zip(*scored, strict=True)))
+        found.append(SourceSums(*counts[iteration.number], sums, len(scored)))
     return found
 
 

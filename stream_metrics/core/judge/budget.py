@@ -3,7 +3,7 @@
 Each process that judges keeps an ``Entry`` a day: running totals of what it has reserved, by itself
 alone. The book of all entries says what all of them together have reserved, so no entry is ever
 lost to another writer. Where the entries are in a log, its order decides: a reservation counts if,
-with all that stands before it, the limits are kept. ``live/kafka/judge_ledger.py`` and
+with all that stands before it, the limits are kept. ``live/kafka/judge.py`` and
 ``live/local/judge.py`` store them.
 
 Money is counted in millionths of a millionth of its unit, so that prices of single tokens are whole
