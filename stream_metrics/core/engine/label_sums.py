@@ -76,9 +76,10 @@ def _sums(turn: Turn, gains: Sequence[int | None], config: EngineConfig) -> list
     ndcg = _ndcg(turn, gains, config)
     found = []
     for at, iteration in enumerate(turn.counted):
+        labelled, good, total = counts[iteration.number]
         scored = [of_search for of_search in ndcg[at] if of_search]
         sums = tuple(map(sum, zip(*scored, strict=True)))
-        found.append(SourceSums(*counts[iteration.number], sums, len(scored)))
+        found.append(SourceSums(labelled, good, total, sums, len(scored)))
     return found
 
 
