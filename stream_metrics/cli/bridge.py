@@ -10,11 +10,11 @@ import uvloop
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
+from stream_metrics.cli.beside_pages import run_beside_pages
 from stream_metrics.cli.bridge_metrics import LoggedBridgeMetrics
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import web_options
 from stream_metrics.cli.settings import Settings
-from stream_metrics.cli.signals import stop_on_signals
 from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.rights import bridge_rights
 from stream_metrics.clients.kafka.topics import TopicsInvalid
@@ -31,7 +31,7 @@ from stream_metrics.live.kafka.dead_letter_producer import KafkaDeadLetters
 from stream_metrics.live.kafka.repartition import KafkaRepartition
 from stream_metrics.live.kafka.traces import KafkaEventWriter, traces_source
 from stream_metrics.live.page.bridge import BridgePage
-from stream_metrics.live.web import Pages, make_app, serve
+from stream_metrics.live.web import Pages, make_app
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import InputOptions
 from stream_metrics.live.worker.retry import ComponentReasons, RetryPolicy
@@ -136,25 +136,12 @@ class BridgeRuntime:
 
 
 async def _serve(settings: Settings) -> None:
-    """Run a bridge and its pages until a signal; a second signal ends the process immediately."""
+    """Run a bridge and its pages until a signal."""
     running = BridgeRuntime(settings)
-    stop_on_signals("stream-metrics bridge", running.stop)
+    app = make_app(running.pages)
+    running.page.add_to(app)
     options = web_options(settings, settings.bridge.port)
-    for warning in options.warnings():
-        log.warning("web", problem=warning)
-    try:
-        app = make_app(running.pages)
-        running.page.add_to(app)
-        pages = await serve(options, app)
-    except OSError as error:
-        raise ValueError(
-            f"cannot listen on web.host {options.host}, bridge.port {options.port}: "
-            f"{error.strerror}. Several bridges on one machine need a port each (--web-port)"
-        ) from error
-    try:
-        await running.run()
-    finally:
-        await pages.cleanup()
+    await run_beside_pages("bridge", running, app, options)
 
 
 def run_bridge(settings: Settings) -> int:

@@ -11,11 +11,11 @@ from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from stream_metrics import __version__
+from stream_metrics.cli.beside_pages import run_beside_pages
 from stream_metrics.cli.judging import RunningJudge, check_judge
 from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.options import web_options
 from stream_metrics.cli.settings import Settings
-from stream_metrics.cli.signals import stop_on_signals
 from stream_metrics.clients.kafka.errors import KafkaRefused
 from stream_metrics.clients.kafka.rights import judge_rights
 from stream_metrics.clients.kafka.topics import TopicsInvalid
@@ -31,7 +31,7 @@ from stream_metrics.live.kafka.judge import (
     prepare_budget_topic,
 )
 from stream_metrics.live.prometheus.judge import JudgeMetrics
-from stream_metrics.live.web import Pages, make_app, serve
+from stream_metrics.live.web import Pages, make_app
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.retry import RetryPolicy, Stopped
 
@@ -123,23 +123,11 @@ class JudgeProcess:
 
 
 async def _serve(settings: Settings) -> None:
-    """Run a judge and its pages until a signal; a second signal ends the process immediately."""
+    """Run a judge and its pages until a signal."""
     running = JudgeProcess(settings)
-    stop_on_signals("stream-metrics judge", running.stop)
+    app = make_app(running.pages)
     options = web_options(settings, settings.judge.port)
-    for warning in options.warnings():
-        log.warning("web", problem=warning)
-    try:
-        pages = await serve(options, make_app(running.pages))
-    except OSError as error:
-        raise ValueError(
-            f"cannot listen on web.host {options.host}, judge.port {options.port}: "
-            f"{error.strerror}. Several judges on one machine need a port each (--web-port)"
-        ) from error
-    try:
-        await running.run()
-    finally:
-        await pages.cleanup()
+    await run_beside_pages("judge", running, app, options)
 
 
 def run_judge(settings: Settings) -> int:
