@@ -9,7 +9,6 @@ import asyncio
 import gzip
 import json
 import ssl
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from aiohttp import web
 from deploy.local.process import free_port
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.limits import Limits
+from tests.endpoint import ThreadedServer
 
 Take = Callable[[web.Request], Awaitable[web.Response]]
 Fault = Callable[[web.Request, Take], Awaitable[web.Response]]
@@ -41,7 +41,7 @@ class EventsEndpoint:
     bodies: list[int] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
     peers: set[Any] = field(default_factory=set)
-    _stop: Callable[[], None] | None = None
+    _server: ThreadedServer | None = None
 
     @property
     def url(self) -> str:
@@ -55,40 +55,14 @@ class EventsEndpoint:
 
     def start(self) -> None:
         """Listen, until ``stop``."""
-        up = threading.Event()
-        thread = threading.Thread(target=asyncio.run, args=(self._run(up),), daemon=True)
-        thread.start()
-        assert up.wait(60)
-        stop = self._stop
-        assert stop is not None
-
-        def join() -> None:
-            stop()
-            thread.join(60)
-
-        self._stop = join
+        self._server = ThreadedServer(self.port, "/v1/events", self._meet, self.tls)
+        self._server.start()
 
     def stop(self) -> None:
         """Close the port and all connections."""
-        if self._stop is not None:
-            self._stop()
-            self._stop = None
-
-    async def _run(self, up: threading.Event) -> None:
-        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-        app = web.Application(client_max_size=64 << 20)
-        app.router.add_post("/v1/events", self._meet)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self.tls).start()
-
-        def stop() -> None:
-            loop.call_soon_threadsafe(stopped.set)
-
-        self._stop = stop
-        up.set()
-        await stopped.wait()
-        await runner.cleanup()
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
 
     async def _meet(self, request: web.Request) -> web.Response:
         self.headers.append(dict(request.headers))

@@ -12,7 +12,6 @@ import hashlib
 import json
 import random
 import re
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,6 +23,7 @@ from aiohttp import web
 
 from deploy.local.process import free_port
 from stream_metrics.core.judge.budget import Cost, Prices
+from tests.endpoint import ThreadedServer
 
 Fault = Callable[[web.Request, "ModelEndpoint", dict[str, Any]], Awaitable[web.StreamResponse]]
 MAX_ANSWER: Final = 16
@@ -55,7 +55,7 @@ class ModelEndpoint:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     flooded: int = 0  # MiB that were written of answers without an end
-    _stop: Callable[[], None] | None = None
+    _server: ThreadedServer | None = None
 
     @property
     def url(self) -> str:
@@ -87,41 +87,14 @@ class ModelEndpoint:
 
     def start(self) -> None:
         """Listen, until ``stop``."""
-        up = threading.Event()
-        thread = threading.Thread(target=asyncio.run, args=(self._run(up),), daemon=True)
-        thread.start()
-        assert up.wait(60)
-        stop = self._stop
-        assert stop is not None
-
-        def join() -> None:
-            stop()
-            thread.join(60)
-
-        self._stop = join
+        self._server = ThreadedServer(self.port, "/v1/chat/completions", self._meet)
+        self._server.start()
 
     def stop(self) -> None:
         """Close the port and all connections."""
-        if self._stop is not None:
-            self._stop()
-            self._stop = None
-
-    async def _run(self, up: threading.Event) -> None:
-        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-        app = web.Application(client_max_size=64 << 20)
-        app.router.add_post("/v1/chat/completions", self._meet)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port).start()
-
-        def stop() -> None:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(stopped.set)
-
-        self._stop = stop
-        up.set()
-        await stopped.wait()
-        await runner.cleanup()
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
 
     async def _meet(self, request: web.Request) -> web.StreamResponse:
         at, body = time.time(), json.loads(await request.read())
