@@ -187,9 +187,14 @@ async def test_three_judges_with_kills_label_exactly_and_within_the_budget(
         )
         for _ in range(3):
             await system.judge()
+
+        def has_asked(since: int) -> bool:
+            return len(endpoint.calls) > since
+
         for wave in range(4):
+            before = len(endpoint.calls)
             await system.send(conversations(wave * 15, 15))
-            await asyncio.sleep(3)
+            await wait_until(partial(has_asked, before), 60, system.logs)
             system.judges[wave].kill9()
             await system.judge()
         await system.finished(240)

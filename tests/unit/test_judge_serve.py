@@ -20,6 +20,7 @@ from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.serving import ServeProcess, listening
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.judge.sample import Sampler
+from stream_metrics.live.judge import asking
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import prepare_database
 from tests.canaries import Canaries
@@ -210,9 +211,10 @@ async def test_a_spent_budget_ends_the_sample_aloud(
 
 
 async def test_faults_cost_neither_labels_nor_budget(
-    tmp_path: Path, endpoint: ModelEndpoint
+    tmp_path: Path, endpoint: ModelEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A third of all calls meets one."""
+    """A third of all calls meets one; pauses are short, so that a minute is enough for many."""
+    monkeypatch.setattr(asking, "LONGEST_SECONDS", 0.5)
     endpoint.misfortunes, endpoint.share = tuple(set(FAULTS) - {never_answers}), 0.33
     sent = [event for number in range(8) for event in conversation(number)]
     chosen = settings(tmp_path, endpoint, attempts=20, concurrency=32)
