@@ -45,10 +45,11 @@ def judge_agreement(
 ) -> None:
     """Compare the grades that a model and people gave the same results.
 
-    Prints Cohen's κ, also with quadratic weights, and the model's bias: its grade less people's on
-    average, and the share of results that it finds good less theirs. By agent and release, with
-    95% intervals by conversation. Then how often which grade met which, the bias at each grade of
-    people, and since when the bias has changed, if there is evidence of it.
+    Prints Cohen's κ of the grades, also with quadratic weights, and of good or not. Then the
+    model's bias: its grade less people's on average, and the share of results that it finds good
+    less theirs. By agent and release, with 95% intervals by conversation. Then how often which
+    grade met which, the bias at each grade of people, and since when the bias has changed, if there
+    is evidence of it.
 
     Exit code 2 if no result has both.
     """
@@ -94,13 +95,14 @@ def _print(found: dict[tuple[str, str], Agreement]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH
-    heads = ["agent", "release", "results", "conversations", "κ", "weighted κ", "bias", "good"]
+    heads = ["agent", "release", "results", "conversations"]
+    heads += ["κ", "weighted κ", "κ of good", "bias", "good"]
     rows = [
         [
             *group,
             f"{one.pairs:,}",
             f"{one.conversations:,}",
-            *(_text(each) for each in (one.kappa, one.weighted, one.bias)),
+            *(_text(each) for each in (one.kappa, one.weighted, one.good_kappa, one.bias)),
             _text(one.good, percent=True),
         ]
         for group, one in found.items()
@@ -156,6 +158,7 @@ def _as_json(group: tuple[str, str], one: Agreement) -> dict[str, Any]:
         "conversations": one.conversations,
         "kappa": one.kappa,
         "weighted_kappa": one.weighted,
+        "good_kappa": one.good_kappa,
         "bias": one.bias,
         "good_bias": one.good,
         "table": one.table.tolist(),

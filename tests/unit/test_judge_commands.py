@@ -256,6 +256,7 @@ def test_agreement_finds_a_known_bias_and_its_drift(tmp_path: Path) -> None:
     table = ran("judge", "agreement", str(path))
     assert "the model has become kinder" in table.stdout
     assert "weighted κ" in table.stdout
+    assert "κ of good" in table.stdout
 
 
 def test_agreement_needs_both(tmp_path: Path) -> None:
@@ -301,13 +302,20 @@ def test_the_intervals_hold() -> None:
 
 
 def test_kappa_is_that_of_scikit_learn() -> None:
-    """Plain and with quadratic weights."""
+    """Plain, with quadratic weights, and of good or not."""
     found = pairs(50, 3)
     human, model = [one.human for one in found], [one.model for one in found]
     mine = agreement(found, 2)
     assert mine.kappa.value == pytest.approx(cohen_kappa_score(human, model))
     weighted = cohen_kappa_score(human, model, weights="quadratic")
     assert mine.weighted.value == pytest.approx(weighted)
+    for good_gain in (1, 2, 4):
+        good = ([grade >= good_gain for grade in grades] for grades in (human, model))
+        found_good = agreement(found, good_gain).good_kappa
+        assert found_good.value == pytest.approx(cohen_kappa_score(*good))
+        assert found_good.value is not None
+        assert found_good.low is not None
+        assert found_good.low < found_good.value
     assert mine.by_grade[0][0] == human.count(0)
     assert mine.table.sum() == len(found)
 
