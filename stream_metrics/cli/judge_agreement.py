@@ -13,13 +13,13 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
-    load_settings,
     printable,
     stderr_console,
     text_table,
     time_text,
 )
-from stream_metrics.cli.judge_sources import keyed_records
+from stream_metrics.cli.judge_sources import keyed_records, named, settings_and_sources
+from stream_metrics.cli.places import DataOption
 from stream_metrics.cli.sources import SinceOption, UntilOption
 from stream_metrics.core.judge.pairs import PairCollector
 from stream_metrics.lab.evaluation.agreement import Agreement, Drift, Interval, Pair, agreement
@@ -38,6 +38,7 @@ def judge_agreement(
             show_default=False,
         ),
     ] = None,
+    data: DataOption = None,
     since: SinceOption = "earliest",
     until: UntilOption = "end",
     format_: FormatOption = "table",
@@ -53,10 +54,10 @@ def judge_agreement(
 
     Exit code 2 if no result has both.
     """
-    settings = load_settings(config)
+    settings, read = settings_and_sources(config, sources, data)
     limits, models = settings.limits.in_force(), settings.labels.model_labellers
     collector = PairCollector(limits, models)
-    for record in keyed_records(sources or [], settings, since, until):
+    for record in keyed_records(read, settings, since, until):
         collector.add(record)
     groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for one in collector.pairs():
@@ -66,7 +67,7 @@ def judge_agreement(
             groups[group].append(pair)
     if not groups:
         raise UsageError(
-            f"{', '.join(sources or []) or 'the input topics'}: no result has a grade of a model "
+            f"{named(read)}: no result has a grade of a model "
             "and one of people; `judge export-for-people` writes what people can grade"
         )
     try:

@@ -20,8 +20,9 @@ from stream_metrics.cli.common import (
     printable,
     stderr_console,
 )
-from stream_metrics.cli.judge_sources import check_key, sampled_turns, with_key
+from stream_metrics.cli.judge_sources import check_key, sampled_turns, settings_and_sources
 from stream_metrics.cli.kafka import run_kafka
+from stream_metrics.cli.places import DataOption
 from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import SinceOption, UntilOption
@@ -54,6 +55,7 @@ def export_for_people(
             show_default=False,
         ),
     ] = None,
+    data: DataOption = None,
     since: SinceOption = "earliest",
     until: UntilOption = "end",
     config: ConfigOption = None,
@@ -66,7 +68,7 @@ def export_for_people(
 
     The conversations are drawn as judges draw them, so each is in the model's sample, too.
     """
-    settings = with_key(load_settings(config), sources or [])
+    settings, read = settings_and_sources(config, sources, data)
     check_key(settings)
     chosen = settings.judge.share_of_people if rate is None else rate
     if chosen > settings.judge.rate:
@@ -77,7 +79,7 @@ def export_for_people(
     unusable = Counter[str]()
     turns = documents = 0
     lines = []
-    for work in sampled_turns(sources or [], settings, since, until, chosen):
+    for work in sampled_turns(read, settings, since, until, chosen):
         if work.problem is not None:
             unusable[work.problem] += 1
             continue

@@ -22,6 +22,8 @@ from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.lab.evaluation.agreement import Pair, agreement, drift_of
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.sources.files import parse_line
+from stream_metrics.live.local.folder import digest_key_file
+from tests.folders import fill
 from tests.helpers import ran
 from tests.judged import lines, turn_events, wanted
 
@@ -263,6 +265,47 @@ def test_agreement_needs_both(tmp_path: Path) -> None:
     """And says how to get them."""
     done = ran("judge", "agreement", str(recording(tmp_path)))
     assert (done.returncode, "export-for-people" in done.stderr) == (2, True)
+
+
+def test_each_command_reads_the_folder_of_one_process(tmp_path: Path) -> None:
+    """By its name or with --data, and with the digest key that is there."""
+    both = stream(tmp_path, 40, kinder_from=99)
+    folder = fill(tmp_path / "data", [json.loads(line) for line in both.read_text().splitlines()])
+    environment = {**SET, "STREAM_METRICS_STATE__DIGEST_KEY": ""}
+    sampler = Sampler(digest_key_file(folder).read_text().strip().encode())
+    places, said = {"named": [str(folder)], "data": ["--data", str(folder)]}, {}
+    for name, place in places.items():
+        out = tmp_path / f"{name}.jsonl"
+        lines_of = [
+            ("judge", "--dry-run", *place, "--format", "json"),
+            ("judge", "agreement", *place, "--format", "json"),
+            ("judge", "export-for-people", str(out), *place),
+        ]
+        done = [ran(*line, environment=environment) for line in lines_of]
+        assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+        said[name] = [done[0].stdout, done[1].stdout, out.read_text()]
+    assert said["named"] == said["data"]
+    found = {json.loads(line)["conversation_id"] for line in said["data"][2].splitlines()}
+    assert found == {f"c{n}" for n in range(40) if sampler.includes(f"c{n}", 0.25)}
+    [whole, *_] = json.loads(said["data"][1])
+    assert whole["conversations"] == 40
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (("--dry-run", "FOLDER", "--data", "FOLDER"), "leave out SOURCES"),
+        (("--data", "FOLDER"), "with --dry-run only"),
+        (("--dry-run", "--data", "."), "there is no stream-metrics.db in it"),
+    ],
+)
+def test_a_folder_is_named_once_and_where_it_is_read(
+    tmp_path: Path, line: tuple[str, ...], why: str
+) -> None:
+    """Otherwise the command says what is wrong, and reads nothing."""
+    folder = str(fill(tmp_path / "data", turn_events("c", 1, NOON_S, Random(1))))
+    done = ran("judge", *(folder if one == "FOLDER" else one for one in line), environment=SET)
+    assert (done.returncode, why in done.stderr) == (2, True), done.stderr
 
 
 def pairs(conversations: int, seed: int, shift_from: int | None = None) -> list[Pair]:
