@@ -187,6 +187,7 @@ class Judge:
         self._options = options
         self._monotonic = monotonic
         self._opened = False
+        self._begun = 0  # turns
         self._next_refresh = monotonic()
         self._logged: dict[tuple[str, str], float] = {}
         self._ended: int | None = None  # the last day whose end was logged
@@ -233,13 +234,15 @@ class Judge:
                 room = max(0, MAX_ASKED - self._partitions.asked)
                 for turn in turns.due(due_ms, room):
                     turn.running = True
-                    self._partitions.ask(turns, asyncio.create_task(self._judge(turn)))
+                    self._begun += 1
+                    work = self._judge(turn, self._begun)
+                    self._partitions.ask(turns, asyncio.create_task(work))
 
-    async def _judge(self, turn: OpenTurn) -> None:
+    async def _judge(self, turn: OpenTurn, order: int) -> None:
         try:
             work = turn.work()
             if work is not None:
-                await self._grade(turn, work)
+                await self._grade(turn, work, order)
         except Stopped:
             pass
         except Exception as error:
@@ -247,7 +250,7 @@ class Judge:
         finally:
             turn.running = False
 
-    async def _grade(self, turn: OpenTurn, work: Work) -> None:
+    async def _grade(self, turn: OpenTurn, work: Work, order: int) -> None:
         day = day_of(work.time_us // 1000)
         rate = await self._retry(lambda: self._ledger.rate(day, self._options.rate))
         if not self._sampler.includes(work.conversation_id, rate):
@@ -261,7 +264,7 @@ class Judge:
             return
         grades: dict[str, int] = {}
         for ask in work.asks:
-            found = await self._asker.grade(ask.texts)
+            found = await self._asker.grade(ask.texts, order)
             if not isinstance(found, int):
                 self._counts.judged("budget" if found == "spent" else found, 0)
                 return
