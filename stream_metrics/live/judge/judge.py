@@ -188,9 +188,12 @@ class Judge:
         self._monotonic = monotonic
         self._opened = False
         self._begun = 0  # turns
+        self._ended = 0  # turns that have come to an outcome
+        self._ended_before = (0, 0)  # when none was due, and a minute ago
+        self._next_progress = monotonic() + LOG_SECONDS
         self._next_refresh = monotonic()
         self._logged: dict[tuple[str, str], float] = {}
-        self._ended: int | None = None  # the last day whose end was logged
+        self._spent_day: int | None = None  # the last day whose end was logged
         self._has_told_rate = False
         self.due_turns = 0
         """The turns that were due after the last round and have no outcome yet."""
@@ -249,6 +252,7 @@ class Judge:
             self._counts.bug(Bug.of(error))
         finally:
             turn.running = False
+            self._ended += 1
 
     async def _grade(self, turn: OpenTurn, work: Work, order: int) -> None:
         day = day_of(work.time_us // 1000)
@@ -284,6 +288,17 @@ class Judge:
         self._logged[work.agent, problem] = now + LOG_SECONDS
         log.warning("a turn cannot be graded", agent=work.agent, reason=problem, why=HELP[problem])
 
+    def _tell_progress(self) -> None:
+        """Log once a minute how many turns are done, while more are due than a minute's."""
+        now, (start, before) = self._monotonic(), self._ended_before
+        if not self.due_turns:
+            self._ended_before, self._next_progress = (self._ended,) * 2, now + LOG_SECONDS
+        elif now >= self._next_progress:
+            self._ended_before, self._next_progress = (start, self._ended), now + LOG_SECONDS
+            if self.due_turns > self._ended - before:
+                done = self._ended - start
+                log.info("turns are being judged", done=done, of=done + self.due_turns)
+
     def _tell(self) -> None:
         """Export sizes and the budget; log once a day that it is spent, and once that the settings'
         rate does not count yet."""
@@ -291,6 +306,7 @@ class Judge:
         self.due_turns = parts.due(self._inputs.times())
         self._counts.sizes(parts.turns, parts.bytes, parts.asked, self.due_turns)
         self._counts.budget(state)
+        self._tell_progress()
         if state.rate not in (None, self._options.rate) and not self._has_told_rate:
             self._has_told_rate = True
             log.warning(
@@ -299,8 +315,8 @@ class Judge:
                 configured=self._options.rate,
             )
         ended_ms = state.spending.ended_ms
-        if ended_ms is not None and day_of(ended_ms) != self._ended:
-            self._ended = day_of(ended_ms)
+        if ended_ms is not None and day_of(ended_ms) != self._spent_day:
+            self._spent_day = day_of(ended_ms)
             log.error(
                 "the budget of the day is spent, so the sample ends until midnight, UTC",
                 calls=state.spending.calls,

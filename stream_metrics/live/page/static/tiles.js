@@ -78,12 +78,13 @@ function estimateTiles({ estimates }) {
     const [title, format, fine, full] = ESTIMATED[name] ?? [`${name}, estimated`, percent, tenths, `Mean ${name} of searches`];
     const [who, best] = found.combined ? ["by people and a model together", found.combined] : ["by people alone", found.human];
     const off = name === "sre" && estimates.off.length ? ` The judge is ${estimates.off.join(", ")}.` : "";
-    const cut = found.behind ? (found.human ? " The judge has many turns yet to label, so its labels do not count." : "")
+    const left = `he judge has ${plural(estimates.due, "turn")} yet to label`;
+    const cut = found.behind ? (found.human ? ` T${left}, so its labels do not count.` : "")
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,
       full: `${full}, from labels of random samples in ${estimates.window}`,
       usual: `For all turns of ${estimates.window}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
-    if (best === null && found.behind) return { ...tile, value: NONE, exact: null, about: "the judge has many turns yet to label" };
+    if (best === null && found.behind) return { ...tile, value: NONE, exact: null, about: `t${left}` };
     if (best === null) return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone; nobody has checked it" };
     const [value, low, high] = best;
     const band = low === null ? "too few conversations for an interval" : `95% interval ${fine(low)} to ${fine(high)}`;
