@@ -205,7 +205,9 @@ async def test_a_spent_budget_ends_the_sample_aloud(
         await post(receiver, lines(conversation(77)))
         await settled(process, 1, "budget")
         assert len(endpoint.calls) == calls
-        until = value(process, "incomplete_until_timestamp_seconds")
+        name = "streammetrics_judge_incomplete_until_timestamp_seconds"
+        until = await wait_until(lambda: process.registry.get_sample_value(name), 30, "not told")
+        assert until is not None
         assert 0 < until - time.time() <= 86_400
         assert until % 86_400 == 0
     assert "the budget of the day is spent" in capfd.readouterr().err
