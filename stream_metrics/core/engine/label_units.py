@@ -134,10 +134,10 @@ def _labelled(iterations: list[IterationSums], sources: frozenset[str], at: int)
             sum(sums.model.gain for sums in iterations),
         )
     scored = [sums for sums in iterations if all(_by(name, sums).ndcg for name in sources)]
-    source = min(sources)  # where both have scores, they have them of the same searches
+    by_people = HUMAN in sources  # both sources have scores of the same searches
     return Labelled(
-        sum(_by(source, sums).scored for sums in scored),
-        sum(sums.human.ndcg[at - 2] for sums in scored) if HUMAN in sources else 0,
+        sum((sums.human if by_people else sums.model).scored for sums in scored),
+        sum(sums.human.ndcg[at - 2] for sums in scored) if by_people else 0,
         sum(sums.model.ndcg[at - 2] for sums in scored) if BY_MODEL in sources else 0,
     )
 
