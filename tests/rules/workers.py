@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from stream_metrics.core.alerts.estimate_records import LABEL_SUMS
 from tests.rules.cases import GONE, WORKER, Case, Phase, Series, counter, gauge, name
 
 QUIET: Final = 90
@@ -422,7 +423,44 @@ BRIDGE_SCOPES: Final = [
          _bridge_scopes("truncated", [(60, 5)], [(60, 0)]), silent(60)),
 ]  # fmt: skip
 
+JUDGE: Final = {"job": "stream-metrics-judge", "instance": "judge-1:9484"}
+JUDGE_WARNING: Final = {**WARNING, "job": JUDGE["job"]}
+
+
+def _judge(metric: str, *phases: Phase, **labels: str) -> Series:
+    return gauge(f"streammetrics_judge_{metric}", *phases, **JUDGE, **labels)
+
+
+LABELLED: Final = gauge(
+    LABEL_SUMS, (60, 100), agent="support", window="24h", figure="sre", sample="both", sum="n"
+)
+JUDGE_BEHIND: Final = [
+    Case("fires when it is a quarter of an hour behind, and resolves",
+         _judge("lag_seconds", (20, 1), (20, 1_000), (30, 1), topic="searches", partition="0"),
+         {19: (), 29: (), 31: [JUDGE_WARNING], 39: [JUDGE_WARNING], 50: ()}),
+    Case("fires when it waits", _judge("ready", (20, 1), (20, 0)), {29: (), 31: [JUDGE_WARNING]}),
+    Case("fires when it is down that was up", gauge("up", (20, 1), (20, 0), **JUDGE),
+         {29: (), 31: [JUDGE_WARNING]}),
+    Case("fires while it has too many turns to label for an estimate",
+         LABELLED | _judge("due_turns", (20, 5), (20, 6), (20, 5)),
+         {29: (), 31: [WARNING], 39: [WARNING], 59: ()}),
+    Case("is silent where none was ever up", gauge("up", (60, 0), **JUDGE), silent(60)),
+    Case("is silent where labels come from elsewhere", LABELLED, silent(60)),
+    Case("is silent on a few minutes behind",
+         _judge("lag_seconds", (60, 600), topic="searches", partition="0"), silent(60)),
+    Case("is silent on a restart", _judge("ready", (20, 1), (5, 0), (20, 1)), silent(45)),
+]  # fmt: skip
+JUDGE_SPENT: Final = [
+    Case("fires until the day ends whose budget was spent",
+         _judge("incomplete_until_timestamp_seconds", (20, GONE), (40, 50 * 60)),
+         {19: (), 22: [JUDGE_WARNING], 49: [JUDGE_WARNING], 51: ()}),
+    Case("is silent on a day before today",
+         _judge("incomplete_until_timestamp_seconds", (60, 0)), silent(60)),
+]  # fmt: skip
+
 CASES: Final = {
+    "StreamMetricsJudgeBehind": JUDGE_BEHIND,
+    "StreamMetricsJudgeBudgetSpent": JUDGE_SPENT,
     "StreamMetricsBridgeBehind": BRIDGE_BEHIND,
     "StreamMetricsBridgeScopes": BRIDGE_SCOPES,
     "StreamMetricsBridgeRefuses": BRIDGE_REFUSES,

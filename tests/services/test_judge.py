@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import time
@@ -28,6 +27,8 @@ from tests.services.live import LEFT_OVER, Worker, recorded, run_command
 
 KEY = "a secret of the tests"
 PARTITIONS = 6
+SETTLE_SECONDS = 1
+ROUND_SECONDS = 1  # more than a judge takes to look at turns that are due
 
 
 class JudgeProcess(Worker):
@@ -87,7 +88,7 @@ class JudgedSystem:
             "STREAM_METRICS_JUDGE__MODEL": "m",
             "STREAM_METRICS_JUDGE__RATE": "1.0",
             "STREAM_METRICS_JUDGE__START": "earliest",
-            "STREAM_METRICS_JUDGE__SETTLE": "1s",
+            "STREAM_METRICS_JUDGE__SETTLE": f"{SETTLE_SECONDS}s",
             "STREAM_METRICS_JUDGE__TIMEOUT_SECONDS": "1",
             "STREAM_METRICS_JUDGE__CALLS_PER_MINUTE": "100000",
             "STREAM_METRICS_JUDGE__ATTEMPTS": "50",
@@ -233,15 +234,7 @@ async def test_judges_stop_together_when_the_day_is_spent(kafka: Kafka, tmp_path
         calls = len(endpoint.calls)
         late = await system.judge()
         await system.send(conversations(100, 5))
-
-        async def told() -> bool:
-            name = 'streammetrics_judge_turns_total{outcome="budget"}'
-            return (
-                sum([await one.sample(name) for one in system.judges if one.exit_code is None]) > 0
-            )
-
-        await wait_until(told, 60, system.logs)
-        await asyncio.sleep(3)
+        await wait_until(partial(_decided, system, time.time()), 60, system.logs)
         assert len(endpoint.calls) == calls
         assert "the budget of the day is spent" in late.log_tail()
         labels, expected = await system.labels(), await system.wanted()
@@ -249,6 +242,21 @@ async def test_judges_stop_together_when_the_day_is_spent(kafka: Kafka, tmp_path
         turns = {at[:2] for at in labels}
         assert {at for at in expected if at[:2] in turns} == labels.keys(), "turns are whole"
         system.kill_all()
+
+
+async def _decided(system: JudgedSystem, until: float) -> bool:
+    """Whether all turns that were sent up to a time are due and have an outcome."""
+    alive = [one for one in system.judges if one.exit_code is None]
+    complete = "streammetrics_judge_complete_until_timestamp_seconds"
+    spent = 'streammetrics_judge_turns_total{outcome="budget"}'
+    settled = until + SETTLE_SECONDS + ROUND_SECONDS
+    return sum([await one.sample(spent) for one in alive]) > 0 and all(
+        [
+            await one.sample(complete) > settled
+            and await one.sample("streammetrics_judge_due_turns") == 0
+            for one in alive
+        ]
+    )
 
 
 @pytest.mark.long

@@ -332,6 +332,18 @@ async def test_how_far_a_judge_is_behind_is_logged_in_the_order_of_turns(
         await wait_until(is_told, 30, "nobody says how many turns are done")
 
 
+async def test_up_to_when_all_was_read_is_told(tmp_path: Path, endpoint: ModelEndpoint) -> None:
+    """The time of the last look at the ends, once they were reached."""
+    sample = "streammetrics_judge_complete_until_timestamp_seconds"
+    async with judging(settings(tmp_path, endpoint)) as (process, receiver):
+        await post(receiver, lines(conversation(1)))
+        sent = time.time()
+        await wait_until(
+            lambda: (process.registry.get_sample_value(sample) or 0) > sent, 30, "no time is told"
+        )
+        assert value(process, "log_ends_timestamp_seconds") > sent
+
+
 async def test_texts_go_to_the_endpoint_and_nowhere_else(
     tmp_path: Path, endpoint: ModelEndpoint, capfd: pytest.CaptureFixture[str]
 ) -> None:

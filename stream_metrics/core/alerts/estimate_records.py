@@ -34,6 +34,8 @@ UNTIL: Final = "job:streammetrics_judge_incomplete_until:max_8d"
 DUE: Final = "streammetrics_judge_due_turns"
 DUE_ALL: Final = "job:streammetrics_judge_due_turns:sum_max_5m"
 _PART: Final = "agent:streammetrics_labels:{}"
+BEHIND: Final = _PART.format("behind")
+"""The agents, figures and windows of which nothing is estimated from a model's labels."""
 _DAY: Final = 86_400
 _SHORT: Final = "[0-9]+[sm]|1?[0-9]h|2[0-4]h"
 """The names of windows of a day or less."""

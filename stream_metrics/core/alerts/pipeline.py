@@ -1,10 +1,11 @@
-"""The alerts about workers, their services and the bridge."""
+"""The alerts about workers, their services, the bridge and judges."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
 from stream_metrics.core.alerts.alert import CRITICAL, PERCENT, WARNING, Alert, Rule
+from stream_metrics.core.alerts.estimate_records import BEHIND, INCOMPLETE
 from stream_metrics.core.alerts.evidence import untold
 from stream_metrics.core.alerts.obstacles import GAP, PROGRESS, READING, REDIS, WAITS, lasting
 from stream_metrics.core.alerts.thresholds import (
@@ -13,6 +14,7 @@ from stream_metrics.core.alerts.thresholds import (
     DEAD_LETTER_SHARE,
     EVIDENCE_SECONDS,
     GAP_SECONDS,
+    JUDGE_LAG_SECONDS,
     LAG_GROWS_SECONDS,
     LAG_LONG_SECONDS,
     LAG_SECONDS,
@@ -249,5 +251,30 @@ PIPELINE: Final = (
         "uses the first trace of each and refuses the second; or otlp.scopes leaves out all traces "
         "of this agent. The log of the bridge has the line to set.",
         board="bridge",
+    ),
+    _alert(
+        "StreamMetricsJudgeBehind", WARNING,
+        f"a judge is down, waits, or is {JUDGE_LAG_SECONDS // 60} minutes behind, or judges have "
+        "so many turns yet to label that nothing is estimated from a model's labels",
+        f"{_all_workers('streammetrics_judge_lag_seconds')} > {JUDGE_LAG_SECONDS}\n"
+        "or streammetrics_judge_ready == 0\n"
+        'or (up{job="stream-metrics-judge"} == 0\n'
+        '  and max_over_time(up{job="stream-metrics-judge"}[1d]) == 1)\n'
+        f"or count without (agent, release, figure, window) ({BEHIND})",
+        "10m", "5m", "A model's labels are missing",
+        "A judge is down, waits for something, or has more to do than it can. What it has not "
+        "labelled yet is missing in the estimates of the last hours, or there are none. Its "
+        "/readyz and its log say what it waits for.",
+        board="quality",
+    ),
+    _alert(
+        "StreamMetricsJudgeBudgetSpent", WARNING,
+        "the judges have spent the day's budget, so that the sample ends until midnight, UTC",
+        f"{_all_workers(INCOMPLETE)} > time()",
+        "1m", None, "The judges' budget of today is spent",
+        "Nothing more of today is labelled by the model. Windows that reach back into today have "
+        "no combined estimate. The log of a judge has calls and tokens; a lower judge.rate, or "
+        "more tokens or money a day, would suffice for a whole day.",
+        board="quality",
     ),
 )  # fmt: skip

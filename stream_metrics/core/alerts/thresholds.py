@@ -36,3 +36,4 @@ SILENT_SECONDS: Final = 180  # without progress
 EVIDENCE_SECONDS: Final = 600  # since the last minute for which evidence is told
 ORPHAN_SHARE, ORPHAN_LABELS = 0.1, 100  # labels of an hour that wait, of at least so many
 REFUSED_SHARE, LATE_SHARE = 0.05, 0.01  # traces that the bridge refuses, spans that come too late
+JUDGE_LAG_SECONDS: Final = 900  # estimates are of 24 hours or more

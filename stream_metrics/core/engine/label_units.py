@@ -19,7 +19,7 @@ from stream_metrics.core.engine.label_sums import (
     ndcg_metrics,
     samples,
 )
-from stream_metrics.core.engine.state import SAMPLE, Cell, Conversation
+from stream_metrics.core.engine.state import SAMPLE, SCHEMA_WITH_SOURCES, Cell, Conversation
 from stream_metrics.core.metrics.label_sums import (
     BOTH,
     GAIN,
@@ -134,14 +134,16 @@ def _labelled(iterations: list[IterationSums], sources: frozenset[str], at: int)
             sum(sums.model.gain for sums in iterations),
         )
     scored = [sums for sums in iterations if all(_by(name, sums).ndcg for name in sources)]
-    source = min(sources)  # where both have scores, they have them of the same searches
+    by_people = HUMAN in sources  # both sources have scores of the same searches
     return Labelled(
-        sum(_by(source, sums).scored for sums in scored),
-        sum(sums.human.ndcg[at - 2] for sums in scored) if HUMAN in sources else 0,
+        sum((sums.human if by_people else sums.model).scored for sums in scored),
+        sum(sums.human.ndcg[at - 2] for sums in scored) if by_people else 0,
         sum(sums.model.ndcg[at - 2] for sums in scored) if BY_MODEL in sources else 0,
     )
 
 
 def sampled(conversation: Conversation) -> bool:
     """Whether a turn of it is in a random sample: all others have no units."""
+    if conversation.schema != SCHEMA_WITH_SOURCES:
+        return False
     return any(turn.winners[SAMPLE] for turn in conversation.turns.values())

@@ -19,10 +19,10 @@ from stream_metrics.live.bridge.bridge import Assemblies
 from stream_metrics.live.ports import Position
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import (
-    CommittedInputs,
     CommittedSource,
     InputLog,
     InputOptions,
+    ReportingInputs,
 )
 from stream_metrics.live.worker.lag import Gauges
 from stream_metrics.live.worker.retry import Reasons, RetryPolicy
@@ -55,7 +55,7 @@ def parse_note(note: str | None) -> int | None:
         return None
 
 
-class TraceInputs(CommittedInputs):
+class TraceInputs(ReportingInputs):
     """Implements ``bridge.bridge.Inputs``, starting at the commits of the bridge's group."""
 
     def __init__(
@@ -116,22 +116,9 @@ class TraceInputs(CommittedInputs):
         )
         return starts
 
-    async def ask(self) -> bool:
-        """Ask for the end offsets, and report up to when all partitions have been read."""
-        answered = await super().ask()
-        logs = self._logs.values()
-        is_known = self._ends.known and not any(one.halted for one in logs)
-        until_ms = min((one.read_up_to_ms() for one in logs), default=0) if is_known else 0
-        self._gauges.complete_until(until_ms / 1000 if until_ms else None)
-        return answered
-
     def _read(self, input_log: InputLog, records: Sequence[Record]) -> None:
         super()._read(input_log, records)
         input_log.lag.check(records)
-
-    def _tell(self, ends: Mapping[PartitionId, int], asked_ms: int) -> None:
-        super()._tell(ends, asked_ms)
-        self._gauges.ends_told(self._clock.now_ms() / 1000)
 
     async def _begin(
         self, place: PartitionId, offset: int, extent: Extent, commit: Commit | None

@@ -9,9 +9,9 @@ from stream_metrics.core.events.record import Extent
 from stream_metrics.live.judge.judge import Partitions, ReadTime
 from stream_metrics.live.worker.clock import Clock
 from stream_metrics.live.worker.inputs import (
-    CommittedInputs,
     CommittedSource,
     InputOptions,
+    ReportingInputs,
     commit_note,
 )
 from stream_metrics.live.worker.lag import Gauges
@@ -19,7 +19,7 @@ from stream_metrics.live.worker.retry import Reasons, RetryPolicy
 from stream_metrics.live.worker.source import Commit, PartitionId
 
 
-class JudgeInputs(CommittedInputs):
+class JudgeInputs(ReportingInputs):
     """Implements ``judge.judge.Inputs``."""
 
     def __init__(

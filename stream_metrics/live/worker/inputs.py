@@ -393,3 +393,20 @@ class CommittedInputs:
         for place, input_log in self._logs.items():
             behind = input_log.lag.report(input_log.position, asked_ms)
             self._gauges.lag(*place, behind.records, behind.seconds)
+
+
+class ReportingInputs(CommittedInputs):
+    """The inputs of a service that also exports up to when they have all been read."""
+
+    async def ask(self) -> bool:
+        """Ask for the end offsets, and report up to when all partitions have been read."""
+        answered = await super().ask()
+        logs = self._logs.values()
+        is_known = self._ends.known and not any(one.halted for one in logs)
+        until_ms = min((one.read_up_to_ms() for one in logs), default=0) if is_known else 0
+        self._gauges.complete_until(until_ms / 1000 if until_ms else None)
+        return answered
+
+    def _tell(self, ends: Mapping[PartitionId, int], asked_ms: int) -> None:
+        super()._tell(ends, asked_ms)
+        self._gauges.ends_told(self._clock.now_ms() / 1000)
