@@ -140,25 +140,24 @@ def import_people(
 ) -> None:
     """Turn the grades that people gave into relevance labels, and print them.
 
-    Labels are `relevance_labels` events, an object a line, as [bold]send[/bold] takes them. A turn
-    whose documents do not all have a grade is left out and listed. Exit code 2 if none can be used.
+    Labels are `relevance_labels` events, an object a line, as [bold]send[/bold] takes them. They
+    say that their turns were drawn at random, so a turn is left out and listed if not all its
+    documents have a grade, or if they are not those that were exported. Exit code 2 if none can be
+    used.
     The same file gives the same events, so sending them twice has no effect.
     """
     settings = load_settings(config, connects=into_kafka)
     time_us = os.stat(file).st_mtime_ns // 1000 if given is None else parse_time("--time", given)
-    events, unfinished = people_events(_rows(file), time_us, labeller)
+    events, left_out = people_events(_rows(file), time_us, labeller)
     console = stderr_console()
-    for one in unfinished[:LISTED]:
-        why = f"{one.without:,} documents without a grade"
-        why += f", {one.wrong:,} with one that is not 0 to 4" if one.wrong else ""
+    for conversation, turn, why in left_out[:LISTED]:
         console.print(
-            printable(f"left out: conversation {one.conversation_id!r}, turn {one.turn}: {why}"),
-            markup=False,
+            printable(f"left out: conversation {conversation!r}, turn {turn}: {why}"), markup=False
         )
-    if len(unfinished) > LISTED:
-        console.print(f"not listed: {len(unfinished) - LISTED:,} more turns")
+    if len(left_out) > LISTED:
+        console.print(f"not listed: {len(left_out) - LISTED:,} more turns")
     if not events:
-        raise UsageError(f"{file}: no turn has a grade for each of its documents")
+        raise UsageError(f"{file}: no turn gives labels")
     ready = _ready(events, settings)
     if into_kafka:
         run_kafka(settings, send_events(settings, ready))

@@ -193,9 +193,24 @@ def test_grades_of_people_become_labels_of_whole_turns(tmp_path: Path) -> None:
     assert again.stdout == done.stdout
 
 
+def test_what_was_not_drawn_gives_no_label_of_a_random_sample(tmp_path: Path) -> None:
+    """Neither a turn that somebody has added, nor one of which a document was deleted."""
+    out, file = tmp_path / "to-grade.jsonl", str(recording(tmp_path))
+    ran("judge", "export-for-people", str(out), file, environment=SET)
+    found = [json.loads(line) | {"grade": 2} for line in out.read_text().splitlines()]
+    last = found[-1]["conversation_id"]
+    added = found[0] | {"conversation_id": "complaint"}
+    out.write_text("\n".join(json.dumps(row) for row in [*found[:-1], added]))
+    done = ran("judge", "import", str(out))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["conversation_id"] for one in events} == drawn(0.25) - {last}
+    for name in (last, "complaint"):
+        assert f"conversation '{name}', turn 1: its documents are not those" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
-    [("{}", "line 1: this is no row"), ("", "no turn has a grade"), ("nonsense", "no row")],
+    [("{}", "line 1: this is no row"), ("", "no turn gives labels"), ("nonsense", "no row")],
 )
 def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, content: str, why: str) -> None:
     """With the line."""
