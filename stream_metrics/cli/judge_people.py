@@ -28,6 +28,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import SinceOption, UntilOption
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.judge.people import Row, people_events, rows
+from stream_metrics.core.judge.sheet import SheetError, decode_sheet, encode_sheet
 from stream_metrics.core.judge.turns import HELP
 from stream_metrics.lab.sources.unchanged import InputError
 
@@ -36,7 +37,12 @@ LISTED = 20
 
 def export_for_people(
     file: Annotated[
-        Path, typer.Argument(help="The file to write, a JSON object a line.", metavar="FILE")
+        Path,
+        typer.Argument(
+            help="The file to write: a table for spreadsheets if its name ends with .csv, else a "
+            "JSON object a line.",
+            metavar="FILE",
+        ),
     ],
     sources: Annotated[
         list[str] | None,
@@ -62,7 +68,7 @@ def export_for_people(
 ) -> None:
     """Write what people need in order to grade a part of the model's sample.
 
-    FILE gets a line for each document of each turn: question, query, title and text, and a
+    FILE gets a row for each document of each turn: question, query, title and text, and a
     [bold]grade[/bold] to fill in, from 0 to 4. Only its owner can read it, and an existing file is
     not overwritten. [bold]judge import[/bold] reads it when it is filled in.
 
@@ -78,20 +84,30 @@ def export_for_people(
         )
     unusable = Counter[str]()
     turns = documents = 0
-    lines = []
+    to_grade: list[Row] = []
     for work in sampled_turns(read, settings, since, until, chosen):
         if work.problem is not None:
             unusable[work.problem] += 1
             continue
         turns += 1
         documents += len(work.asks)
-        lines += [msgspec.json.encode(row) + b"\n" for row in rows(work)]
-    _write_private(file, b"".join(lines))
-    console = stderr_console()
+        to_grade += rows(work)
+    console, cut = stderr_console(), 0
+    if _is_sheet(file):
+        written, cut = encode_sheet(to_grade)
+    else:
+        written = b"".join(msgspec.json.encode(row) + b"\n" for row in to_grade)
+    _write_private(file, written)
     console.print(f"{documents:,} documents of {turns:,} turns to grade, in {file}", markup=False)
+    if cut:
+        console.print(f"{cut:,} texts are cut, because a cell of a spreadsheet does not hold more")
     for reason, helps in HELP.items():
         if unusable[reason]:
             console.print(f"left out: {unusable[reason]:,} turns, {reason}: {helps}", markup=False)
+
+
+def _is_sheet(file: Path) -> bool:
+    return file.suffix.lower() == ".csv"
 
 
 def _write_private(file: Path, data: bytes) -> None:
@@ -168,12 +184,17 @@ def import_people(
 
 
 def _rows(file: Path) -> list[Row]:
-    """The rows of a file; raises ``InputError``, which names the first line that is none."""
+    """The rows of a file; raises ``InputError``, which names the first row that is none."""
     found = []
     try:
         data = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
+    if _is_sheet(file):
+        try:
+            return list(decode_sheet(data))
+        except SheetError as error:
+            raise InputError(f"{file}: {error}") from error
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import stat
 from collections.abc import Iterable
@@ -191,6 +193,32 @@ def test_grades_of_people_become_labels_of_whole_turns(tmp_path: Path) -> None:
         assert {label["result_id"] for label in one["labels"]} == rows
     again = ran("judge", "import", str(out), "--labeller", "ada", "--time", "1781100000000000")
     assert again.stdout == done.stdout
+
+
+def test_people_may_grade_in_a_spreadsheet(tmp_path: Path) -> None:
+    """Its rows give the labels that lines of JSON with the same grades do."""
+    file, labels = str(recording(tmp_path)), []
+    for name in ("to-grade.jsonl", "to-grade.csv"):
+        out = tmp_path / name
+        done = ran("judge", "export-for-people", str(out), file, environment=SET)
+        assert done.returncode == 0, done.stderr
+        assert stat.S_IMODE(out.stat().st_mode) == 0o600
+        if out.suffix == ".jsonl":
+            found = [json.loads(line) | {"grade": 3} for line in out.read_text().splitlines()]
+            out.write_text("\n".join(json.dumps(row) for row in found))
+        else:
+            heads, *rows = csv.reader(out.read_text("utf-8-sig").splitlines())
+            assert (heads[0], {row[0] for row in rows}) == ("grade", {""})
+            saved = io.StringIO()
+            csv.writer(saved, delimiter=";").writerows([heads, *(["3", *r[1:]] for r in rows)])
+            out.write_text(saved.getvalue(), "cp1252")
+        done = ran("judge", "import", str(out), "--time", "1781100000000000")
+        labels.append(done.stdout)
+    assert labels[0] == labels[1] != ""
+    sheet = tmp_path / "to-grade.csv"
+    sheet.write_text(sheet.read_text("cp1252").replace("3;", "good;", 1))
+    wrong = ran("judge", "import", str(sheet))
+    assert (wrong.returncode, "row 2: the grade 'good'" in wrong.stderr) == (2, True)
 
 
 def test_what_was_not_drawn_gives_no_label_of_a_random_sample(tmp_path: Path) -> None:
