@@ -57,7 +57,8 @@ async def test_the_page_shows_estimates_with_their_bounds() -> None:
 
     assert found["window"] == "24h"
     assert low < value < high
-    assert found["figures"]["sre"]["conversations"] == {"both": 24, "people": 0, "model": 24}
+    conversations = {"both": 24, "people": 0, "model": 24, "unlabelled": 0}
+    assert found["figures"]["sre"]["conversations"] == conversations
     assert found["figures"]["gain"]["human"][0] == pytest.approx(3 * 5.5)
 
 
@@ -109,6 +110,31 @@ async def test_while_the_judge_is_behind_nothing_is_estimated_from_its_labels(
     assert (sre["behind"], found["off"] == []) == (behind, behind)
     assert (sre["combined"] is None, sre["model"] is None) == (behind, behind)
     assert sre["human"] is not None
+
+
+async def test_a_sample_that_is_not_labelled_gives_no_estimate_from_a_models_labels() -> None:
+    """More than 5% of the results that were drawn have none. People's own estimate stays."""
+    drawn = [
+        event
+        for n in range(3)
+        for event in (searched(f"drawn-{n}", 1, DOCS, agent="it-desk"), in_sample(f"drawn-{n}"))
+    ]
+    showcase = await Showcase.new(*SAMPLED, *drawn)
+    try:
+        found = (await showcase.state("24h"))["estimates"]
+    finally:
+        showcase.board.close()
+        showcase.worst.close()
+    sre = found["figures"]["sre"]
+    assert (sre["incomplete"], sre["conversations"]["unlabelled"]) == (True, 3)
+    assert (sre["combined"], sre["model"], found["off"]) == (None, None, [])
+    assert sre["human"] is not None
+
+
+def in_sample(conversation: str) -> dict[str, Any]:
+    """The event that puts a turn into the model's sample, without labels."""
+    said = {"source": "model", "sample": "random", "event_id": f"{conversation}-drawn"}
+    return labelled(conversation, {}) | said
 
 
 async def test_the_page_has_no_estimates_without_random_samples() -> None:

@@ -98,6 +98,7 @@ def _figure(found: Estimates, *, cut_off: bool, behind: bool) -> dict[str, Any]:
         "model": None if behind else found.model,
         "combined": None if cut_off or behind else _interval(found.combined),
         "behind": behind,
+        "incomplete": found.incomplete,
         "conversations": dict(found.conversations),
     }
 

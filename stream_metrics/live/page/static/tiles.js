@@ -65,10 +65,15 @@ const ESTIMATED = {
 const inOrder = (figures) => [...new Set([...Object.keys(ESTIMATED), ...Object.keys(figures)])].filter((name) => name in figures);
 
 /** How many conversations of the random samples are labelled, and by whom. */
-function sampleText({ both, people, model }) {
-  const by = [[both, "people and a model"], [people, "people"], [model, "a model alone"]].filter(([n]) => n);
-  return by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} by ${who}`).join(", ");
+function sampleText({ both, people, model, unlabelled }) {
+  const by = [[both, "by people and a model"], [people, "by people"], [model, "by a model alone"],
+    [unlabelled, "not labelled whole by the model"]].filter(([n]) => n);
+  return by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} ${who}`).join(", ");
 }
+
+/** Why nothing is estimated from a model's labels, if so. */
+const withoutModel = ({ behind, incomplete }) => behind ? "the judge has many turns yet to label"
+  : incomplete ? "the model has not labelled over 5% of what was drawn for it" : null;
 
 /** Estimates from labels of random samples, if there are any. */
 function estimateTiles({ estimates }) {
@@ -78,12 +83,13 @@ function estimateTiles({ estimates }) {
     const [title, format, fine, full] = ESTIMATED[name] ?? [`${name}, estimated`, percent, tenths, `Mean ${name} of searches`];
     const [who, best] = found.combined ? ["by people and a model together", found.combined] : ["by people alone", found.human];
     const off = name === "sre" && estimates.off.length ? ` The judge is ${estimates.off.join(", ")}.` : "";
-    const cut = found.behind ? (found.human ? " The judge has many turns yet to label, so its labels do not count." : "")
+    const why = withoutModel(found);
+    const cut = why ? (found.human ? ` ${why[0].toUpperCase()}${why.slice(1)}, so its labels do not count.` : "")
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,
       full: `${full}, from labels of random samples in ${estimates.window}`,
       usual: `For all turns of ${estimates.window}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
-    if (best === null && found.behind) return { ...tile, value: NONE, exact: null, about: "the judge has many turns yet to label" };
+    if (best === null && found.model === null) return { ...tile, value: NONE, exact: null, about: why ?? "nothing is labelled yet" };
     if (best === null) return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone; nobody has checked it" };
     const [value, low, high] = best;
     const band = low === null ? "too few conversations for an interval" : `95% interval ${fine(low)} to ${fine(high)}`;
