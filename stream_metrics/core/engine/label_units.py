@@ -22,7 +22,7 @@ from stream_metrics.core.engine.label_sums import (
     ndcg_metrics,
     samples,
 )
-from stream_metrics.core.engine.state import SAMPLE, Cell, Conversation
+from stream_metrics.core.engine.state import SAMPLE, SCHEMA_WITH_SOURCES, Cell, Conversation
 from stream_metrics.core.metrics.label_sums import (
     BOTH,
     GAIN,
@@ -179,4 +179,6 @@ def _labelled(iterations: list[IterationSums], sources: frozenset[str], at: int)
 
 def sampled(conversation: Conversation) -> bool:
     """Whether a turn of it is in a random sample: all others have no units."""
+    if conversation.schema != SCHEMA_WITH_SOURCES:
+        return False
     return any(turn.winners[SAMPLE] for turn in conversation.turns.values())

@@ -21,7 +21,7 @@ from stream_metrics.core.engine.conversation_cells import unit_changes, units_of
 from stream_metrics.core.engine.derive import Derivation
 from stream_metrics.core.engine.digested import DigestedEvent
 from stream_metrics.core.engine.plan import Plan
-from stream_metrics.core.engine.state import SAMPLE, Conversation
+from stream_metrics.core.engine.state import SCHEMA_WITH_SOURCES, Conversation
 
 
 class Step:
@@ -52,7 +52,7 @@ class Step:
             derivation.apply(turn, has_fingerprints=conversation.has_fingerprints)
             before, before_turn = derivation.before, derivation.before_turn
             changes.cells += cell_changes(turn.turn, before, before_turn, self.config)
-        if before_units or any(turn.turn.winners[SAMPLE] for turn in plan.turns):
+        if conversation.schema == SCHEMA_WITH_SOURCES:
             changes.cells += unit_changes(before_units, units_of(conversation, self.config))
         return changes
 

@@ -246,17 +246,18 @@ class Windows:
 
     def late(self, cells: Iterable[tuple[int, Cell]], record_time_us: int) -> Counter[str]:
         """The number of added cells of iterations and turns that have already left each window."""
-        times = sorted(
+        ends = [window.bucket_us * oldest_bucket(window, record_time_us) for window in self.windows]
+        latest = max(ends, default=0)
+        times = [
             cell.time_us
             for sign, cell in cells
-            if sign > 0 and not next(iter(cell.sums), "").startswith("L|")
-        )
+            if sign > 0 and cell.time_us < latest and not next(iter(cell.sums), "").startswith("L|")
+        ]
+        times.sort()
         return Counter(
             {
-                window.name: bisect_left(
-                    times, window.bucket_us * oldest_bucket(window, record_time_us)
-                )
-                for window in self.windows
+                window.name: bisect_left(times, end)
+                for window, end in zip(self.windows, ends, strict=True)
             }
         )
 
