@@ -1,7 +1,7 @@
 // The tiles: the current figures.
 
 import { $, el, levelBadge, renderOnce, setText } from "./dom.js";
-import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason, sinceText } from "./format.js";
+import { NONE, clock, count, duration, mean, moment, percent, plural, isFlagged, missingReason, sinceText } from "./format.js";
 
 /** The worst level that a rule flags, and the agents with it. */
 function fault(state, name) {
@@ -71,6 +71,13 @@ function sampleText({ both, people, model, unlabelled }) {
   return by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} ${who}`).join(", ");
 }
 
+/** Of which turns the samples are, where they do not cover the whole window. */
+function scopeText({ window, since, until }) {
+  if (since === null && until === null) return `all turns of ${window}`;
+  const when = since === null ? `until ${moment(until)}` : until === null ? `since ${moment(since)}` : `from ${moment(since)} to ${moment(until)}`;
+  return `the turns of ${window} ${when}, as none of the others is in a sample`;
+}
+
 /** Why nothing is estimated from a model's labels, if so. */
 const withoutModel = ({ behind, incomplete }) => behind ? "the judge has many turns yet to label"
   : incomplete ? "the model has not labelled over 5% of what was drawn for it" : null;
@@ -88,7 +95,7 @@ function estimateTiles({ estimates }) {
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,
       full: `${full}, from labels of random samples in ${estimates.window}`,
-      usual: `For all turns of ${estimates.window}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
+      usual: `For ${scopeText(estimates)}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
     if (best === null && found.model === null) return { ...tile, value: NONE, exact: null, about: why ?? "nothing is labelled yet" };
     if (best === null) return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone; nobody has checked it" };
     const [value, low, high] = best;
