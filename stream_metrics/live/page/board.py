@@ -336,7 +336,9 @@ class Board:
         until_ms = look.incomplete_until_ms
         cut_off = until_ms is not None and look.now_us - until_ms * 1000 < window.length_us
         behind = estimates.behind(look.due_turns, self._running.of(window.name, None))
-        return estimates.document(window.name, sums, by_agent, cut_off=cut_off, behind=behind)
+        buckets = self._running.buckets(window, view.agent)
+        part = estimates.covered(buckets, figures.times(window, look.now_us))
+        return estimates.document(window.name, sums, by_agent, part, cut_off=cut_off, behind=behind)
 
     def _operating(self, at: float) -> OperationsSample:
         """The operational metrics now; unknown if a bug keeps them from being read."""
