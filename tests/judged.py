@@ -112,3 +112,13 @@ def written(records: Iterable[Record]) -> Labels:
             versions[at].add((event["event_id"], event["occurred_at"]))
     assert all(len(each) == 1 for each in versions.values())
     return found
+
+
+def drawn(records: Iterable[Record]) -> set[tuple[str, int]]:
+    """The conversations and turns that are in the random sample of a model."""
+    events = [json.loads(record.value or b"{}") for record in records]
+    return {
+        (event["conversation_id"], event["turn"])
+        for event in events
+        if event.get("source") == "model" and event["sample"] == "random"
+    }

@@ -9,7 +9,8 @@ from zlib import crc32
 
 from stream_metrics.lab.traffic import TrafficRecord
 
-_HEAD: Final = b'{"type":"relevance_labels",'
+_SEARCHES: Final = b'{"type":"search_iteration",'
+_LABELS: Final = b'{"type":"relevance_labels",'
 _KINDER: Final = 3  # of so many labels below the best, a model gives one a higher gain
 
 
@@ -17,30 +18,40 @@ def in_samples(records: Iterable[TrafficRecord]) -> Iterator[TrafficRecord]:
     """The records, with labels by people and a model for every third conversation, by the model
     alone for another third, and by people who chose what they label for the rest.
 
-    The model is too kind. What is invalid or no label stays as it is.
+    Turns in a sample are labelled whole, and the model is too kind.
     """
     for record in records:
         part = crc32(record.key or b"") % 3
-        if not record.valid or not record.value.startswith(_HEAD) or part == 2:
+        if not record.valid or part == 2:
             yield record
-            continue
-        event = json.loads(record.value)
-        if part == 0:
-            by_people = {**event, "source": "human", "sample": "random"}
-            yield record._replace(value=json.dumps(by_people).encode())
-        yield record._replace(value=json.dumps(_by_model(event)).encode())
+        elif not record.value.startswith(_LABELS):
+            yield record
+            if record.value.startswith(_SEARCHES):
+                event = json.loads(record.value)
+                for source in ("human", "model") if part == 0 else ("model",):
+                    labels = json.dumps(_labelled(event, source)).encode()
+                    yield record._replace(value=labels)
 
 
-def _by_model(event: dict[str, Any]) -> dict[str, Any]:
-    labels = [
-        {**label, "gain": _kinder(label["result_id"], label.get("gain"))}
-        for label in event.get("labels", [])
-    ]
-    judged = {**event, "labels": labels, "source": "model", "sample": "random"}
-    return {**judged, "event_id": f"{event['event_id']}-judged"}
+def _labelled(event: dict[str, Any], source: str) -> dict[str, Any]:
+    """The labels of a source for all results of an iteration."""
+    gains = {
+        result["result_id"]: _gain(event["conversation_id"], result, source)
+        for search in event["searches"]
+        for result in search["results"]
+    }
+    return {
+        "type": "relevance_labels",
+        "event_id": f"{event['event_id']}-{source}",
+        "source": source,
+        "sample": "random",
+        "labels": [{"result_id": name, "gain": gain} for name, gain in gains.items()],
+        **{name: event[name] for name in ("occurred_at", "conversation_id", "turn")},
+    }
 
 
-def _kinder(result_id: str, gain: int | None) -> int | None:
-    if gain is None or gain >= 4 or crc32(result_id.encode()) % _KINDER:
-        return gain
-    return gain + 1
+def _gain(conversation: str, result: dict[str, Any], source: str) -> int:
+    """What a source says of a document: people are the kinder, the better a conversation is."""
+    document = crc32(f"{conversation} {result.get('doc_id') or result['title']}".encode())
+    gain = min(4, document % (2 + crc32(conversation.encode()) % 4))
+    return gain + 1 if source == "model" and gain < 4 and document % _KINDER == 0 else gain

@@ -75,6 +75,27 @@ ESTIMATES: Final = (
         "assert ",
     ),
     Mutation(
+        "what was drawn and not labelled",
+        "estimates are shown where the model has not labelled a part of its sample",
+        (Edit(FORMULAS, "(unlabelled.n > _FEWEST_DUE)", "(unlabelled.n < 0)"),),
+        f"{TEST}::"
+        "test_a_sample_of_which_the_model_has_not_labelled_a_part_gives_no_estimate_from_its_labels",
+        "assert ",
+    ),
+    Mutation(
+        "unlabelled turns at their first",
+        "what the model has not labelled of a conversation stays where its first turn was",
+        (
+            Edit(
+                UNITS,
+                "Cell(max(times), agent, _sums(UNLABELLED",
+                "Cell(min(times), agent, _sums(UNLABELLED",
+            ),
+        ),
+        SUMS_TEST,
+        "== expected(stream)",
+    ),
+    Mutation(
         "turns that are asked about",
         "a judge counts only those turns as yet to be labelled that it has not begun with",
         (
@@ -136,7 +157,13 @@ ESTIMATES: Final = (
     Mutation(
         "units at their first turn",
         "the sums of a conversation stay where its first turn was",
-        (Edit(UNITS, "Cell(max(times), agent", "Cell(min(times), agent"),),
+        (
+            Edit(
+                UNITS,
+                "Cell(max(times), agent, _sums(sample",
+                "Cell(min(times), agent, _sums(sample",
+            ),
+        ),
         SUMS_TEST,
         "== expected(stream)",
     ),

@@ -30,6 +30,13 @@ JUDGES: Final = (
         "assert ",
     ),
     Mutation(
+        "turns without labels are not told",
+        "nothing says of turns that wait for labels, or get none, that they are in the sample",
+        (Edit("stream_metrics/live/judge/judge.py", "        await self._draw()\n", ""),),
+        "tests/unit/test_judge_serve.py::test_a_spent_budget_ends_the_sample_aloud",
+        "turns without labels are not told",
+    ),
+    Mutation(
         "a minute of thirty seconds",
         "calls of the last half minute only count in the limit of a minute",
         (Edit(BUDGET, "WINDOW_SECONDS: Final = 61", "WINDOW_SECONDS: Final = 31"),),

@@ -23,6 +23,7 @@ def unit_entries(turns: Iterable[Turn]) -> Iterator[tuple[int, str, str, Labels,
             units.setdefault((turn.conversation, agent), []).append(turn)
     for (_, agent), its in units.items():
         yield from _of_unit(agent, its)
+        yield from _unlabelled(agent, its)
 
 
 def _of_unit(agent: str, turns: list[Turn]) -> Iterator[tuple[int, str, str, Labels, int]]:
@@ -47,6 +48,30 @@ def _of_unit(agent: str, turns: list[Turn]) -> Iterator[tuple[int, str, str, Lab
                 labels = (("figure", figure), ("sample", sample), ("sum", name))
                 yield time, "label_sums", agent, labels, value
         return
+
+
+def _unlabelled(agent: str, turns: list[Turn]) -> Iterator[tuple[int, str, str, Labels, int]]:
+    """What was drawn for the model and is not labelled by it."""
+    missing = [
+        (turn, iteration)
+        for turn in turns
+        if "model" in turn.samples
+        for iteration in turn.counted()
+        if not (_touched(turn, ("model",)) and _settled(turn, iteration, ("model",)))
+    ]
+    bases = {
+        "sre": sum(turn.iteration_counts(at)["results"] for turn, at in missing),
+        "gain": len(missing),
+    }
+    for metric in turns[0].options.retrieval:
+        if metric.startswith("ndcg"):
+            bases[metric] = sum(len(turn.searches_of(at)) for turn, at in missing)
+    for figure, base in bases.items():
+        if base:
+            time = max(turn.time_of(turn.counted()[-1]) for turn, _ in missing)
+            for name, value in (("n", 1), ("b", base)):
+                labels = (("figure", figure), ("sample", "unlabelled"), ("sum", name))
+                yield time, "label_sums", agent, labels, value
 
 
 def _figures(pairs: list[tuple[Turn, int]], sources: tuple[str, ...]) -> dict[str, dict[str, int]]:

@@ -101,14 +101,15 @@ def test_the_live_path_keeps_the_sums_of_conversations(data: st.DataObject) -> N
 def test_the_stream_has_sums_of_every_sample() -> None:
     """The reference has all samples and figures, so that the comparison says something."""
     texts = []
-    for n, sources in enumerate((("human", "model"), ("human",), ("model",))):
+    for n, sources in enumerate((("human", "model"), ("human",), ("model",), ("drawn",))):
         common = {"conversation_id": f"c{n}", "turn": 1}
         found = [{"result_id": "r", "doc_id": "d"}]
         search = {"type": "search_iteration", "iteration": 1, "occurred_at": START_S, "agent": "a"}
         events = [{**search, "searches": [{"search_id": "s", "results": found}]}] + [
             {
-                "type": "relevance_labels", "source": source, "sample": "random",
-                "labels": [{"result_id": "r", "gain": 3}], "occurred_at": START_S + 60,
+                "type": "relevance_labels", "sample": "random", "occurred_at": START_S + 60,
+                "source": "model" if source == "drawn" else source,
+                "labels": [] if source == "drawn" else [{"result_id": "r", "gain": 3}],
             }
             for source in sources
         ]  # fmt: skip
@@ -121,7 +122,7 @@ def test_the_stream_has_sums_of_every_sample() -> None:
 
     assert {(one["sample"], one["figure"]) for one in sums} == {
         (sample, figure)
-        for sample in ("both", "people", "model")
+        for sample in ("both", "people", "model", "unlabelled")
         for figure in ("sre", "gain", *RETRIEVAL[1:])
     }
     config = EngineConfig(retrieval=live_metrics(RETRIEVAL))

@@ -58,24 +58,39 @@ def labelled() -> list[Labelled]:
         (40, 0, 0), (40, 0, 1), (30, 30, 30), (0, 5, 5),
     ]  # fmt: skip
     generator = Random(48)
-    return [
-        Labelled(
-            f"agent-{at}-{figure}",
-            figure,
-            (random_sums(generator, figure, size), random_sums(generator, figure, (0, 0, at % 3))),
-        )
-        for at, size in enumerate(sizes)
-        for figure in ("sre", "gain", "ndcg@10")
-    ] + [
-        Labelled(f"extreme-{at}", "sre", ({"both": {"n": 40, "b": 40, "bb": 40, **sums}}, {}))
-        for at, sums in enumerate(
-            (
-                {"y": 40, "f": 40, "by": 40, "bf": 40, "yy": 40, "yf": 40, "ff": 40},
-                {"f": 40, "bf": 40, "ff": 40},
-                {},
+    return (
+        [
+            Labelled(
+                f"agent-{at}-{figure}",
+                figure,
+                (
+                    random_sums(generator, figure, size),
+                    random_sums(generator, figure, (0, 0, at % 3)),
+                ),
             )
-        )
-    ]
+            for at, size in enumerate(sizes)
+            for figure in ("sre", "gain", "ndcg@10")
+        ]
+        + [
+            Labelled(
+                f"unlabelled-{n}-{b}-{figure}",
+                figure,
+                (random_sums(generator, figure, (40, 0, 60)), {"unlabelled": {"n": n, "b": b}}),
+            )
+            for n, b in ((3, 20), (1, 900), (2, 900))
+            for figure in ("sre", "gain", "ndcg@10")
+        ]
+        + [
+            Labelled(f"extreme-{at}", "sre", ({"both": {"n": 40, "b": 40, "bb": 40, **sums}}, {}))
+            for at, sums in enumerate(
+                (
+                    {"y": 40, "f": 40, "by": 40, "bf": 40, "yy": 40, "yf": 40, "ff": 40},
+                    {"f": 40, "bf": 40, "ff": 40},
+                    {},
+                )
+            )
+        ]
+    )
 
 
 def series(agents: list[Labelled]) -> Iterator[Mapping[str, str]]:

@@ -21,7 +21,7 @@ from stream_metrics.core.judge.budget import PICOS
 from stream_metrics.core.judge.sample import Sampler
 from tests.canaries import Canaries
 from tests.forked import COMMAND
-from tests.judged import turn_events, wanted, written
+from tests.judged import drawn, turn_events, wanted, written
 from tests.model_endpoint import FAULTS, ModelEndpoint, model_endpoint
 from tests.services.live import LEFT_OVER, Worker, recorded, run_command
 
@@ -236,12 +236,18 @@ async def test_judges_stop_together_when_the_day_is_spent(kafka: Kafka, tmp_path
         await system.send(conversations(100, 5))
         await wait_until(partial(_decided, system, time.time()), 60, system.logs)
         assert len(endpoint.calls) == calls
+        await wait_until(partial(_drawn, system, 45), 30, system.logs)
         assert "the budget of the day is spent" in late.log_tail()
         labels, expected = await system.labels(), await system.wanted()
         assert labels.items() <= expected.items()
         turns = {at[:2] for at in labels}
         assert {at for at in expected if at[:2] in turns} == labels.keys(), "turns are whole"
         system.kill_all()
+
+
+async def _drawn(system: JudgedSystem, turns: int) -> bool:
+    """Whether the labels say of so many turns that they are in the sample."""
+    return len(drawn(await recorded(system.kafka, system.topics[1:]))) == turns
 
 
 async def _decided(system: JudgedSystem, until: float) -> bool:

@@ -19,7 +19,7 @@ from stream_metrics.live.page.rules import RULES, Rule
 from tests.helpers import rest_long
 from tests.page import NOON_US, Showcase
 from tests.property.test_partition import once
-from tests.unit.test_page_estimates import SAMPLED, judged
+from tests.unit.test_page_estimates import SAMPLED, in_sample, judged
 from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
 
@@ -468,6 +468,28 @@ async def test_labels_of_a_judge_that_is_behind_are_not_shown(browser: Browser) 
             await expect(tile.locator(".about")).to_contain_text(about)
             await expect(tile.locator(".usual")).to_contain_text(usual)
             assert looked.complaints == []
+
+
+async def test_a_sample_of_a_part_of_the_turns_is_said_to_be_one(browser: Browser) -> None:
+    """The tile says since when it is drawn, and what of it the model has not labelled."""
+    early_s = NOON_US // 1_000_000 - 6 * 3_600
+    early = [searched(f"early-{n}", 1, "abcdefghij", early_s) for n in range(60)]
+    drawn = [
+        event
+        for n in range(3)
+        for event in (searched(f"drawn-{n}", 1, "abcdefghij"), in_sample(f"drawn-{n}"))
+    ]
+    showcase = await Showcase.new(*SAMPLED, *early, *drawn, now_us=NOON_US + 1)
+    async with looking(browser, showcase) as looked:
+        tile = looked.page.locator("#tile-estimate-sre")
+        await expect(tile.locator(".about")).to_contain_text("by people alone")
+        for said in (
+            re.compile("For the turns of 24h since .*, as none of the others is in a sample"),
+            "3 not labelled whole by the model",
+            "The model has not labelled over 5% of what was drawn for it, so its labels do not",
+        ):
+            await expect(tile.locator(".usual")).to_contain_text(said)
+        assert looked.complaints == []
 
 
 async def test_tiles_of_all_labels_say_what_they_count(browser: Browser) -> None:

@@ -20,7 +20,14 @@ from stream_metrics.core.alerts.estimates import (
     t_quantile,
     weight_of,
 )
-from stream_metrics.core.metrics.label_sums import BOTH, MODEL, PEOPLE, Labelled
+from stream_metrics.core.metrics.label_sums import (
+    BOTH,
+    MODEL,
+    PEOPLE,
+    SUMS,
+    UNLABELLED,
+    Labelled,
+)
 from tests.label_sums import added
 
 GOLDEN = json.loads(
@@ -137,7 +144,7 @@ def test_a_conversation_without_a_model_narrows_what_people_say_alone() -> None:
     assert more.human.value == (both["y"] + people["y"]) / (both["b"] + people["b"])
     assert width(more.human) < width(less.human)
     assert (more.combined, more.off, more.model) == (less.combined, less.off, less.model)
-    assert more.conversations == {BOTH: 30, PEOPLE: 30, MODEL: 0}
+    assert more.conversations == {BOTH: 30, PEOPLE: 30, MODEL: 0, UNLABELLED: 0}
 
 
 def width(interval: Any) -> float:
@@ -154,7 +161,27 @@ def test_fewer_than_two_conversations_have_no_interval() -> None:
     assert found.off == (0.1, None, None)
     assert found.combined is None
     assert found.model == 26 / 40
-    assert estimates("sre", {}) == (None, None, None, None, dict.fromkeys((BOTH, PEOPLE, MODEL), 0))
+    assert estimates("sre", {}) == (None, None, None, None, False, dict.fromkeys(SUMS, 0))
+
+
+@pytest.mark.parametrize(
+    ("conversations", "results", "is_incomplete"),
+    [(2, 10, False), (2, 11, True), (1, 11, False)],
+)
+def test_a_sample_of_which_the_model_has_not_labelled_a_part_gives_no_estimate_from_its_labels(
+    conversations: int, results: int, *, is_incomplete: bool
+) -> None:
+    """Above 5% of the results that were drawn, of more than one conversation. People's stays."""
+    both = added(BOTH, [Labelled(10, good, good + 1) for good in (4, 5, 6)])
+    only = added(MODEL, [Labelled(16, model=good) for good in range(10)])
+    unlabelled = {"n": conversations, "b": results}
+    found = estimates("sre", {BOTH: both, MODEL: only, UNLABELLED: unlabelled})
+
+    assert found.incomplete == is_incomplete
+    assert found.human is not None
+    from_model = (found.model, found.combined, found.off)
+    assert [one is None for one in from_model] == [is_incomplete] * 3
+    assert found.conversations[UNLABELLED] == conversations
 
 
 def test_a_judge_that_is_too_kind_is_off_upwards() -> None:

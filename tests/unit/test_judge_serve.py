@@ -26,7 +26,7 @@ from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import prepare_database
 from tests.canaries import Canaries
 from tests.helpers import wait_until
-from tests.judged import lines, turn_events, wanted, written
+from tests.judged import drawn, lines, turn_events, wanted, written
 from tests.model_endpoint import (
     FAULTS,
     ModelEndpoint,
@@ -200,6 +200,7 @@ async def test_a_spent_budget_ends_the_sample_aloud(
         assert endpoint.cost.tokens <= 9_000
         names = {(name, turn) for name, turn, _ in written(await everything(process.records))}
         assert len(names) == labelled
+        await all_drawn(process, 12)
     async with judging(chosen) as (process, receiver):
         calls = len(endpoint.calls)
         await post(receiver, lines(conversation(77)))
@@ -211,6 +212,15 @@ async def test_a_spent_budget_ends_the_sample_aloud(
         assert 0 < until - time.time() <= 86_400
         assert until % 86_400 == 0
     assert "the budget of the day is spent" in capfd.readouterr().err
+
+
+async def all_drawn(process: ServeProcess, turns: int) -> None:
+    """Wait until the labels say of so many turns that they are in the sample."""
+
+    async def are_drawn() -> bool:
+        return len(drawn(await everything(process.records))) == turns
+
+    await wait_until(are_drawn, 30, "turns without labels are not told")
 
 
 async def test_faults_cost_neither_labels_nor_budget(
@@ -247,6 +257,7 @@ async def test_a_turn_with_an_ungraded_document_has_no_labels(
         await post(receiver, lines([*bad, *conversation(2)]))
         await settled(process, 1, "no_grade")
         await settled(process, 1)
+        await all_drawn(process, 2)
         assert {name for name, _, _ in written(await everything(process.records))} == {"c2"}
 
 

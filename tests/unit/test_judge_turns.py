@@ -10,7 +10,7 @@ import pytest
 
 from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.events.record import Record
-from stream_metrics.core.judge.labels import label_events, labeller_of
+from stream_metrics.core.judge.labels import label_events, labeller_of, sample_event
 from stream_metrics.core.judge.options import Times
 from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.core.judge.turns import OpenTurn, OpenTurns, Work
@@ -100,6 +100,50 @@ def test_a_turn_is_due_when_nothing_of_it_has_come_for_the_time_to_settle() -> N
     assert due(turns, 999) == [], "somebody asks for its grades"
     turn.running = False
     assert due(turns, 999) == [turn]
+
+
+def test_a_turn_without_labels_is_undrawn_when_it_has_been_due_for_a_while() -> None:
+    """As long as it took to be due, once, and again when something of it has come."""
+    turns = opened()
+    add(turns, search({"doc_id": "a", "title": "A"}))
+    assert undrawn(turns, 119) == []
+    [turn] = undrawn(turns, 120)
+    assert undrawn(turns, 999) == []
+    add(turns, search({"doc_id": "b", "title": "B"}, number=2), first=100)
+    assert undrawn(turns, 999) == [turn]
+
+
+@pytest.mark.parametrize("is_labelled", [True, False])
+def test_a_turn_of_which_an_event_says_that_it_is_in_the_sample_is_drawn(
+    *, is_labelled: bool
+) -> None:
+    """Be it one with labels, or one that was written while the turn waited for them."""
+    turns = opened()
+    add(turns, search({"doc_id": "a", "title": "A"}))
+    work = the_work(turns)
+    events = label_events(work, {"1.1": 3}, **JUDGE) if is_labelled else [told(work)]
+    add(turns, *events, first=1)
+    assert undrawn(turns, 999) == []
+
+
+def test_what_is_told_of_a_turn_that_waits_takes_no_work_away() -> None:
+    """Its documents are still to be graded."""
+    turns = opened()
+    add(turns, search({"doc_id": "a", "title": "A"}))
+    work = the_work(turns)
+    add(turns, told(work), first=1)
+    add(turns, ended(), first=2)
+    assert asked(the_work(turns)) == asked(work) == ["1.1"]
+
+
+def undrawn(turns: OpenTurns, after_s: float) -> list[OpenTurn]:
+    """The turns so long after noon of which nothing says that they are in the sample."""
+    return turns.undrawn(int((NOON_S + after_s) * 1000), 9)
+
+
+def told(work: Work) -> bytes:
+    """The event that a turn is in the sample."""
+    return sample_event(work, **JUDGE)
 
 
 def test_a_document_is_asked_about_once_a_turn_with_the_query_that_found_it_first() -> None:

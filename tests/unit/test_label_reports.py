@@ -13,7 +13,7 @@ from stream_metrics.core.alerts.estimates import estimates
 from stream_metrics.core.events.record import Record
 from stream_metrics.lab.evaluation.compare_estimates import compared_estimates
 from stream_metrics.lab.evaluation.compare_runs import compare_runs
-from stream_metrics.lab.evaluation.notes import Run
+from stream_metrics.lab.evaluation.notes import Run, notes_of
 from stream_metrics.lab.evaluation.shown_estimates import TITLE
 from stream_metrics.lab.reports.html.comparison import comparison_page
 from stream_metrics.lab.reports.run_directory import read_observations, read_report
@@ -96,6 +96,17 @@ def test_a_run_without_a_combined_estimate_is_not_compared() -> None:
     assert compared_estimates([run("before", GOOD), run("after", None)]) == {}
     assert compared_estimates([run("before", GOOD), Run("after", {}, {})]) == {}
     assert compared_estimates([Run("before", {}, {}), run("after", GOOD)]) == {}
+
+
+def test_a_comparison_says_of_which_run_the_model_has_not_labelled_its_sample() -> None:
+    """That run has no combined estimate."""
+    left_out = run("after", None)
+    left_out.report["estimates"]["all"]["sre"]["incomplete"] = True
+
+    assert notes_of([run("before", GOOD), left_out], {}) == [
+        "after has no combined estimate of sre, because the model has not labelled over 5% of what "
+        "was drawn for it"
+    ]
 
 
 def test_a_comparison_shows_estimates(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from stream_metrics.core.alerts.estimates import Interval, estimates
-from stream_metrics.live.page.estimates import OFF_SHOWN, is_off, judges_off
+from stream_metrics.live.page.estimates import OFF_SHOWN, Covered, covered, is_off, judges_off
 from tests.label_sums import added, random_conversation, random_sums
 from tests.page import Showcase
+from tests.unit.test_state_partition import NOON_S
 from tests.unit.test_worst import labelled, searched
 
 DOCS = "abcdefghij"
@@ -57,7 +58,8 @@ async def test_the_page_shows_estimates_with_their_bounds() -> None:
 
     assert found["window"] == "24h"
     assert low < value < high
-    assert found["figures"]["sre"]["conversations"] == {"both": 24, "people": 0, "model": 24}
+    conversations = {"both": 24, "people": 0, "model": 24, "unlabelled": 0}
+    assert found["figures"]["sre"]["conversations"] == conversations
     assert found["figures"]["gain"]["human"][0] == pytest.approx(3 * 5.5)
 
 
@@ -109,6 +111,72 @@ async def test_while_the_judge_is_behind_nothing_is_estimated_from_its_labels(
     assert (sre["behind"], found["off"] == [], found["due"]) == (behind, behind, due)
     assert (sre["combined"] is None, sre["model"] is None) == (behind, behind)
     assert sre["human"] is not None
+
+
+async def test_a_sample_that_is_not_labelled_gives_no_estimate_from_a_models_labels() -> None:
+    """More than 5% of the results that were drawn have none. People's own estimate stays."""
+    drawn = [
+        event
+        for n in range(3)
+        for event in (searched(f"drawn-{n}", 1, DOCS, agent="it-desk"), in_sample(f"drawn-{n}"))
+    ]
+    showcase = await Showcase.new(*SAMPLED, *drawn)
+    try:
+        found = (await showcase.state("24h"))["estimates"]
+    finally:
+        showcase.board.close()
+        showcase.worst.close()
+    sre = found["figures"]["sre"]
+    assert (sre["incomplete"], sre["conversations"]["unlabelled"]) == (True, 3)
+    assert (sre["combined"], sre["model"], found["off"]) == (None, None, [])
+    assert sre["human"] is not None
+
+
+@pytest.mark.parametrize(
+    ("turns", "drawn", "part"),
+    [
+        ((0, 50, 50), (0, 6, 0), (None, 20.0)),
+        ((50, 0, 50), (0, 0, 6), (20.0, None)),
+        ((50, 50, 50), (0, 6, 0), (10.0, 20.0)),
+        ((50, 0, 50), (0, 0, 5), (None, None)),
+        ((5, 0, 95), (0, 0, 200), (None, None)),
+        ((6, 0, 94), (0, 0, 200), (20.0, None)),
+        ((50, 50, 50), (1, 0, 1), (None, None)),
+        ((50, 50, 50), (0, 0, 0), (None, None)),
+    ],
+)
+def test_a_side_of_a_window_is_not_covered_where_chance_would_have_drawn_several(
+    turns: tuple[int, ...], drawn: tuple[int, ...], part: tuple[float | None, ...]
+) -> None:
+    """More than five conversations, and of more than 5% of the turns. A sample that is small, or
+    is missing in between, says nothing of when it was drawn."""
+    samples = ("both", "people", "unlabelled")
+    buckets = [
+        {"t": t, f"L|gain|{sample}|n": n}
+        for t, n, sample in zip(turns, drawn, samples, strict=True)
+    ]
+
+    assert covered(buckets, [0.0, 10.0, 20.0]) == Covered(*part)
+
+
+async def test_the_page_says_since_when_its_sample_is_drawn() -> None:
+    """Of the turns of the hours before nothing is known."""
+    early_s = NOON_S - 6 * 3_600
+    early = [searched(f"early-{n}", 1, DOCS, early_s) for n in range(60)]
+    showcase = await Showcase.new(*SAMPLED, *early)
+    try:
+        found = (await showcase.state("24h"))["estimates"]
+    finally:
+        showcase.board.close()
+        showcase.worst.close()
+    assert early_s < found["since"] <= NOON_S
+    assert found["until"] is None
+
+
+def in_sample(conversation: str) -> dict[str, Any]:
+    """The event that puts a turn into the model's sample, without labels."""
+    said = {"source": "model", "sample": "random", "event_id": f"{conversation}-drawn"}
+    return labelled(conversation, {}) | said
 
 
 async def test_the_page_has_no_estimates_without_random_samples() -> None:

@@ -13,8 +13,12 @@ from typer.testing import CliRunner
 
 from stream_metrics.cli import app
 from stream_metrics.core.metrics.labels import MODEL_OFF
-from stream_metrics.lab.evaluation.shown_estimates import ABOUT, TITLE, shown_estimates
-from tests.unit.test_page_estimates import SAMPLED, judged
+from stream_metrics.lab.evaluation.shown_estimates import (
+    ABOUT,
+    TITLE,
+    shown_estimates,
+)
+from tests.unit.test_page_estimates import DOCS, SAMPLED, in_sample, judged
 from tests.unit.test_worst import labelled, searched
 
 PEOPLE = (searched("c", 1, "ab"), labelled("c", {"1.0.a": 3, "1.1.b": 0}))
@@ -71,6 +75,19 @@ def test_only_estimates_that_there_are_are_shown() -> None:
         ("SRE", "by people", "0.5000", "-", "1"),
         ("ndcg@10", "by people", "0.5000", "-", "1"),
     ]
+
+
+def test_a_sample_that_is_not_labelled_is_said_in_place_of_the_combined_estimate(
+    tmp_path: Path,
+) -> None:
+    """With the conversations that the model has not labelled whole."""
+    drawn = [event for n in range(3) for event in (searched(f"d{n}", 1, DOCS), in_sample(f"d{n}"))]
+    summary, page, _ = replayed([*SAMPLED, *drawn], tmp_path)
+
+    said = "combined none - 3 not labelled whole by the model, over 5% of its sample"
+    assert said in page
+    assert said in re.sub(r"\s+", " ", summary)
+    assert "by the model " not in summary.replace(said, "")
 
 
 def test_sre_and_gain_say_how_many_of_their_labels_are_of_a_model(tmp_path: Path) -> None:

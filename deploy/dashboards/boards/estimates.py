@@ -12,8 +12,8 @@ from stream_metrics.core.alerts.estimate_records import ESTIMATE, OFF
 LENGTH: Final = "24h"
 _OF: Final = (("", ""), ("_lower", ", at least"), ("_upper", ", at most"))
 _EMPTY: Final = (
-    "Empty where no labels have `sample: random`, and while judges have many turns yet to label; "
-    "needs the recording rules."
+    "Empty where no labels have `sample: random`, while judges have many turns yet to label, and "
+    "where the model has not labelled over 5% of what was drawn for it; needs the recording rules."
 )
 
 
@@ -56,7 +56,8 @@ ESTIMATES: Final = Row(
         Panel(
             "Conversations with labels",
             "Conversations of random samples, by who labelled them: both, people or the model. "
-            "Sixty by people make an interval that one can use.",
+            "Sixty by people make an interval that one can use. Unlabelled: those with turns that "
+            "were drawn for the model and have no labels of it.",
             [
                 Query(
                     window("label_sums", "agent, sample", LENGTH, figure="gain", sum="n"),

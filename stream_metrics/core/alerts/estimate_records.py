@@ -3,7 +3,7 @@
 Sums are added up over workers, each of which has parts of an agent. A worker with very many series
 omits sums that are 0; ``or 0 *`` restores them. Windows that reach back into a day whose sample
 ended early, because the judges' budget was spent, have no combined estimate. While judges have many
-turns yet to label, nothing is estimated from a model's labels.
+turns yet to label, or much of what was drawn has no labels, nothing is estimated from a model's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from stream_metrics.core.alerts.estimates import (
     Sums,
     combined,
     human,
+    incomplete,
     model,
     most_due,
     off,
@@ -24,7 +25,7 @@ from stream_metrics.core.alerts.estimates import (
 from stream_metrics.core.alerts.promql import Promql, Value
 from stream_metrics.core.alerts.recording import Record
 from stream_metrics.core.engine.series import PREFIX
-from stream_metrics.core.metrics.label_sums import GAIN, SAMPLES, SRE, SUMS, units_of
+from stream_metrics.core.metrics.label_sums import GAIN, SRE, SUMS, units_of
 
 LABEL_SUMS: Final = f"{PREFIX}label_sums"
 ESTIMATE: Final = "streammetrics:estimate"
@@ -51,9 +52,9 @@ def estimate_records() -> Iterator[Record]:
         return kept
 
     every = keep("conversations", _added('sum="n"'))
-    both, people, only = (
+    both, people, only, unlabelled = (
         Sums(**{name: keep(f"{sample}_{name}", _sum(sample, name, every)) for name in SUMS[sample]})
-        for sample in SAMPLES
+        for sample in SUMS
     )
     shares = Promql(f'{every.text}{{figure!="{GAIN}"}}')
     share = keep("share", (0 * shares + 1) | 0 * every)
@@ -66,16 +67,17 @@ def estimate_records() -> Iterator[Record]:
         "cut_off", _reaching_back("=~", _DAY, both.n) | _reaching_back("!~", 8 * _DAY, both.n)
     )
     behind = keep("behind", _behind(both.n, only.n))
+    missing = keep("incomplete", incomplete(both, only, unlabelled))
     yield Record(UNTIL, f"max(max_over_time({INCOMPLETE}[8d]))")
     # A judge that starts again takes a while until it knows what it has yet to label.
     yield Record(DUE_ALL, f"sum(max_over_time({DUE}[5m]))")
     yield from parts
     for by, (bounds, n, fewest) in found.items():
-        without = (cut, behind) if by == "combined" else ()
+        without = (cut, behind, missing) if by == "combined" else ()
         yield from _hidden(_shown(ESTIMATE, bounds, n, fewest, {"by": by}), *without)
     judged = model(both, only) & (both.n + only.n > 0)
-    yield from _hidden([Record(ESTIMATE, judged.text, {"by": "model"})], behind)
-    yield from _hidden(_shown(OFF, distance, both.n, 1, {}), behind)
+    yield from _hidden([Record(ESTIMATE, judged.text, {"by": "model"})], behind, missing)
+    yield from _hidden(_shown(OFF, distance, both.n, 1, {}), behind, missing)
 
 
 def _shown(

@@ -25,7 +25,7 @@ from stream_metrics.core.alerts.promql import (
     sqrt,
 )
 from stream_metrics.core.engine.cells import BY_SERIES, split_code
-from stream_metrics.core.metrics.label_sums import SAMPLES, in_units, is_share
+from stream_metrics.core.metrics.label_sums import SUMS, in_units, is_share
 
 Keep = Callable[[str, Value], Value]
 """Names a value that is used several times: it records an expression, and leaves numbers alone."""
@@ -39,7 +39,7 @@ Few conversations have bad results where most results are good, and the fewer of
 the less it knows of how they vary. Simulations have shown that three is enough.
 """
 _DUE_SHARE: Final = 0.05
-_FEWEST_DUE: Final = 1  # the turn that a judge asks about
+_FEWEST_DUE: Final = 1  # the turn, or the conversation, that a judge asks about
 EDGE: Final = 0.05
 """The part of a conversation by which an estimate differs at least from 0 and 1, for its bounds."""
 _TUNED: Final = 2  # λ comes from the conversations that the variance comes from
@@ -98,13 +98,17 @@ class Estimates(NamedTuple):
             they are off.
         combined: From both; None where both labelled fewer than two conversations.
         off: How much more the model finds than people do, where both labelled.
-        conversations: The number of conversations of each sample.
+        incomplete: Whether more than 5% of the model's sample has no labels of it (``incomplete``);
+            then nothing is estimated from its labels.
+        conversations: The number of conversations of each sample, and of those of which the model
+            has not labelled everything that was drawn.
     """
 
     human: Interval | None
     model: float | None
     combined: Interval | None
     off: Interval | None
+    incomplete: bool
     conversations: Mapping[str, int]
 
 
@@ -116,18 +120,21 @@ def estimates(figure: str, sums: Mapping[str, Mapping[str, int]]) -> Estimates:
     >>> found.human.value, found.combined
     (0.6, None)
     """
-    both, people, only = (
+    both, people, only, unlabelled = parts = [
         Sums(**{name: in_units(figure, name, n) for name, n in sums.get(sample, {}).items()})
-        for sample in SAMPLES
-    )
+        for sample in SUMS
+    ]
     share = float(is_share(figure))
     labelled = both.n + people.n
+    missing = incomplete(both, only, unlabelled)
+    pairs = 0 if missing else both.n
     return Estimates(
         _interval(human(both, people, share, as_number), labelled) if labelled else None,
-        model(both, only) if both.n + only.n else None,
-        _interval(combined(both, only, share, as_number), both.n) if both.n >= FEWEST else None,
-        _interval(off(both, as_number), both.n) if both.n else None,
-        {name: int(one.n) for name, one in zip(SAMPLES, (both, people, only), strict=True)},
+        model(both, only) if both.n + only.n and not missing else None,
+        _interval(combined(both, only, share, as_number), pairs) if pairs >= FEWEST else None,
+        _interval(off(both, as_number), pairs) if pairs else None,
+        bool(missing),
+        {name: int(one.n) for name, one in zip(SUMS, parts, strict=True)},
     )
 
 
@@ -150,6 +157,21 @@ def most_due(judged: Value) -> Value:
     (30.0, 1)
     """
     return at_least(_DUE_SHARE * judged, _FEWEST_DUE)
+
+
+def incomplete(both: Sums, only: Sums, unlabelled: Sums) -> Value:
+    """Whether too much of the model's sample has no labels of it, so that estimates are biased.
+
+    It is, if that is more than 5% of what a figure divides by, of more than one conversation: of
+    the results for SRE, the iterations for gain, the searches for NDCG. What a judge is asked about
+    later, or never, since its budget was spent, differs from what it has labelled.
+
+    >>> both, only = Sums(n=10, b=100), Sums(n=50, b=850)
+    >>> [incomplete(both, only, Sums(n=n, b=b)) for n, b in ((2, 50), (2, 51), (1, 51))]
+    [False, True, False]
+    """
+    drawn = both.b + only.b + unlabelled.b
+    return (unlabelled.b > _DUE_SHARE * drawn) & (unlabelled.n > _FEWEST_DUE)
 
 
 def difference(one: Interval, other: Interval) -> Interval:

@@ -22,7 +22,7 @@ from stream_metrics.core.engine.state import (
 )
 from stream_metrics.core.events.times import round_scaled
 from stream_metrics.core.metrics.decisions import NO_RELEASE, Rerank, rerank
-from stream_metrics.core.metrics.label_sums import BOTH, SAMPLES, SUMS
+from stream_metrics.core.metrics.label_sums import BOTH, SUMS
 from stream_metrics.core.metrics.ranking.names import RankedMetric
 from stream_metrics.core.metrics.registry import BASES, TURN_LABELS, WINDOWED
 from stream_metrics.core.metrics.turn_totals import TurnTotals, settled
@@ -146,7 +146,7 @@ CODES: Final[dict[str, Series]] = {
     "L": Series(
         "label_sums", ("figure", "sample", "sum"), ESTIMATES, ("24h",),
         "Sums over conversations of random samples, for estimates; of NDCG in ten-thousandths",
-        (None, SAMPLES, SUMS[BOTH]),
+        (None, tuple(SUMS), SUMS[BOTH]),
     ),
 }  # fmt: skip
 

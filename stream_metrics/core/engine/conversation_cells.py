@@ -7,8 +7,8 @@ from stream_metrics.core.engine.config import EngineConfig
 from stream_metrics.core.engine.label_units import sampled, unit_cells
 from stream_metrics.core.engine.state import Cell, Conversation
 
-Units = dict[str, Cell]
-"""The cells of a conversation's units, by agent."""
+Units = dict[tuple[str, bool], Cell]
+"""The cells of a conversation's units, by agent and by whether the model has yet to label them."""
 
 
 def conversation_cells(conversation: Conversation, config: EngineConfig) -> list[Cell]:
@@ -31,6 +31,6 @@ def units_of(conversation: Conversation, config: EngineConfig) -> Units:
 def unit_changes(before: Units, after: Units) -> list[tuple[int, Cell]]:
     """The cells to subtract from (-1) and add to (+1) the windows after units have changed."""
     cells: list[tuple[int, Cell]] = []
-    for agent in {**before, **after}:
-        replace_cell(before.get(agent), after.get(agent), cells)
+    for unit in {**before, **after}:
+        replace_cell(before.get(unit), after.get(unit), cells)
     return cells

@@ -4,6 +4,9 @@ The unit is a conversation with one agent (or release), because its turns are al
 turns add stands at the time of the last one, and moves when another turn comes. A unit is in one
 sample only: conversations that people and the model labelled say how far the model is off, and
 these must not also count among those that the model alone labelled.
+
+What was drawn for the model and is not labelled by it has a cell of its own, at the time of the
+last such turn.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from stream_metrics.core.metrics.label_sums import (
     PEOPLE,
     SAMPLES,
     SRE,
+    UNLABELLED,
     Labelled,
     conversation_sums,
 )
@@ -50,8 +54,11 @@ class _Sampled(NamedTuple):
     iterations: list[IterationSums]
 
 
-def unit_cells(conversation: Conversation, config: EngineConfig) -> dict[str, Cell]:
-    """The cells of a conversation's units, by agent (or release); none for most conversations."""
+def unit_cells(conversation: Conversation, config: EngineConfig) -> dict[tuple[str, bool], Cell]:
+    """The cells of a conversation's units; none for most conversations.
+
+    They are by agent (or release), and by whether they are of what the model has not labelled.
+    """
     units: dict[str, list[_Sampled]] = {}
     for turn in conversation.turns.values():
         if turn.winners[SAMPLE] and turn.counted:
@@ -65,7 +72,10 @@ def unit_cells(conversation: Conversation, config: EngineConfig) -> dict[str, Ce
     for name, turns in units.items():
         cell = _cell(name, turns, figures, config)
         if cell is not None:
-            cells[name] = cell
+            cells[name, False] = cell
+        unlabelled = _unlabelled(name, turns, figures, config)
+        if unlabelled is not None:
+            cells[name, True] = unlabelled
     return cells
 
 
@@ -83,15 +93,40 @@ def _cell(
                 counted += found
                 times.append(turn.time_us)
         if counted:
-            sums = {
-                f"L|{escape(figure)}|{sample}|{name}": value
-                for at, figure in enumerate(figures)
-                for name, value in conversation_sums(
-                    sample, _labelled(counted, sources, at)
-                ).items()
-            }
-            return Cell(max(times), agent, sums)
+            labelled = [_labelled(counted, sources, at) for at in range(len(figures))]
+            return Cell(max(times), agent, _sums(sample, figures, labelled))
     return None
+
+
+def _unlabelled(
+    agent: str, turns: list[_Sampled], figures: tuple[str, ...], config: EngineConfig
+) -> Cell | None:
+    """The cell of the iterations that were drawn for the model and that it has not settled."""
+    times: list[int] = []
+    results = iterations = searches = 0
+    for turn in turns:
+        if BY_MODEL in turn.drawn:
+            counted = _counted(turn, SOURCES_OF[MODEL], config)
+            if len(counted) < len(turn.iterations):
+                times.append(turn.time_us)
+                iterations += len(turn.iterations) - len(counted)
+                for sign, several in ((1, turn.iterations), (-1, counted)):
+                    for sums in several:
+                        results += sign * sums.iteration.results
+                        searches += sign * len(sums.iteration.searches)
+    if not times:
+        return None
+    bases = (results, iterations, *[searches] * (len(figures) - 2))
+    return Cell(max(times), agent, _sums(UNLABELLED, figures, [Labelled(base) for base in bases]))
+
+
+def _sums(sample: str, figures: tuple[str, ...], labelled: list[Labelled]) -> dict[str, int]:
+    """The sums of a unit by series code, of what was labelled for each figure."""
+    return {
+        f"L|{escape(figure)}|{sample}|{name}": value
+        for figure, found in zip(figures, labelled, strict=True)
+        for name, value in conversation_sums(sample, found).items()
+    }
 
 
 def _counted(turn: _Sampled, sources: frozenset[str], config: EngineConfig) -> list[IterationSums]:

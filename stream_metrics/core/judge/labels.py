@@ -33,11 +33,16 @@ def label_events(work: Work, grades: Mapping[str, int], *, model: str, judge: st
         label = {"result_id": ask.result_id, "gain": grades[ask.result_id]}
         searches.setdefault((ask.search_id, ask.search_us), []).append(label)
     if not searches:
-        return [_event(work, "", work.time_us, [], model, judge)]
+        return [sample_event(work, model=model, judge=judge)]
     return [
         _event(work, search_id, search_us, labels, model, judge)
         for (search_id, search_us), labels in searches.items()
     ]
+
+
+def sample_event(work: Work, *, model: str, judge: str) -> bytes:
+    """The event that puts a turn into the model's random sample, without labels."""
+    return _event(work, "", work.time_us, [], model, judge)
 
 
 def _event(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Final, Literal, NamedTuple
 
 from stream_metrics.core.dedup.deduplicator import deduplicator
@@ -108,6 +108,11 @@ class OpenTurn:
             self._sent[event.digest] = sent
         digested = digest_event(event, self._dedup, "", self._step.config.rules.tables)
         self._step.apply(self._conversation, [digested], Observations())
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether an event of this judge says that the turn is in the sample."""
+        return self._marked
 
     def grade(self, result_ids: Iterable[str]) -> None:
         """Note that these results have a grade of this judge, and the turn is in the sample."""
@@ -226,6 +231,7 @@ class OpenTurns:
         self._erased: dict[str, _Erased] = {}  # for events that are older and come later
         self._changed: dict[OpenTurn, None] = {}  # those that are to be looked at, oldest first
         self._looked_at: dict[OpenTurn, None] = {}
+        self._undrawn: dict[OpenTurn, None] = {}  # those of which no event may say so, oldest first
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -266,8 +272,9 @@ class OpenTurns:
             turn.bytes += len(record.value or b"")
             self.bytes += len(record.value or b"")
             self._looked_at.pop(turn, None)
-            self._changed.pop(turn, None)
-            self._changed[turn] = None
+            for several in (self._changed, self._undrawn):
+                several.pop(turn, None)
+                several[turn] = None
         elif sent.source == "model" and sent.labeller == self._labeller:
             turn = self._turn(event, record, now_ms)
             turn.grade(label.result_id for label in sent.labels or ())
@@ -304,6 +311,19 @@ class OpenTurns:
         """How many turns ``due`` would return."""
         waiting = takewhile(lambda turn: self._is_due(turn, now_ms), self._changed)
         return sum(not turn.running for turn in waiting)
+
+    def undrawn(self, now_ms: int, most: int) -> list[OpenTurn]:
+        """The turns that have been due for as long as it took until they were, of which no event
+        says that they are in the sample.
+
+        At most so many; they are not returned again until something of them comes.
+        """
+        before_ms = now_ms - self._times.settle_ms
+        waiting = takewhile(lambda turn: self._is_due(turn, before_ms), self._undrawn)
+        found = list(islice(waiting, most))
+        for turn in found:
+            del self._undrawn[turn]
+        return [turn for turn in found if not turn.is_drawn]
 
     def _is_due(self, turn: OpenTurn, now_ms: int) -> bool:
         return turn.last_ms + self._times.settle_ms <= now_ms
@@ -347,6 +367,7 @@ class OpenTurns:
     def _drop(self, turn: OpenTurn) -> None:
         self._changed.pop(turn, None)
         self._looked_at.pop(turn, None)
+        self._undrawn.pop(turn, None)
         self.bytes -= turn.bytes
         turns = self._turns[turn.conversation_id]
         del turns[turn.number]

@@ -19,10 +19,17 @@ SAMPLES: Final = (BOTH, PEOPLE, MODEL)
 did, and ``MODEL`` that of the model without people.
 """
 
+UNLABELLED: Final = "unlabelled"
+"""What was drawn for the model and has no labels of it; a conversation may have it in any sample.
+
+Estimates from the model's labels hold for the sample only if hardly anything of it is missing.
+"""
+
 SUMS: Final[Mapping[str, tuple[str, ...]]] = {
     BOTH: ("n", "b", "y", "f", "bb", "by", "bf", "yy", "yf", "ff"),
     PEOPLE: ("n", "b", "y", "bb", "by", "yy"),
     MODEL: ("n", "b", "f", "bb", "bf", "ff"),
+    UNLABELLED: ("n", "b"),
 }
 """The sums of each sample: the number of conversations, sums, and sums of products.
 

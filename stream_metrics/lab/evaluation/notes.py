@@ -32,6 +32,7 @@ def notes_of(runs: Sequence[Run], by_kind: Rows) -> list[str]:
     """All notes, those on what is missing in the figures first."""
     notes = [note for run in runs for note in _about_input(run)]
     notes += about_rows([run.name for run in runs], by_kind)
+    notes += [note for run in runs for note in _about_estimates(run)]
     for run in runs[1:]:
         notes += _about_settings(runs[0], run)
     return notes
@@ -120,6 +121,21 @@ def _about_input(run: Run) -> list[str]:
     beyond = beyond_limit_of(run.report, BeyondLimit() if rows is None else rows.beyond_limit)
     said = [beyond.text()] if beyond.turns else []
     return [f"{run.name}, {text}" for text in (*said, *without_ids_of(run.report).texts())]
+
+
+def _about_estimates(run: Run) -> list[str]:
+    """The note that figures have no estimate from a model's labels."""
+    figures = [
+        figure
+        for figure, found in run.report.get("estimates", {}).get("all", {}).items()
+        if found.get("incomplete")
+    ]
+    if not figures:
+        return []
+    return [
+        f"{run.name} has no combined estimate of {', '.join(figures)}, because the model has not "
+        "labelled over 5% of what was drawn for it"
+    ]
 
 
 def _about_settings(first: Run, run: Run) -> list[str]:

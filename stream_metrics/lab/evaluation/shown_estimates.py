@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from stream_metrics.core.metrics.label_sums import BOTH, GAIN, MODEL, PEOPLE, SRE
+from stream_metrics.core.metrics.label_sums import BOTH, GAIN, MODEL, PEOPLE, SRE, UNLABELLED
 from stream_metrics.lab.evaluation.wording import interval, interval_title, number
 
 TITLE: Final = "Estimates from random samples of labels"
@@ -31,7 +31,8 @@ class Shown(NamedTuple):
 def shown_estimates(report: Mapping[str, Any]) -> list[Shown]:
     """The estimates of a report over all its agents; SRE and gain come first.
 
-    Estimates without a value are left out. A report has none without random samples.
+    Estimates without a value are left out, but if the model has not labelled too much of its
+    sample, a row says so. A report has none without random samples.
 
     >>> sre = {"human": None, "model": 0.5, "combined": None}
     >>> sre["conversations"] = {"both": 0, "people": 0, "model": 9}
@@ -55,8 +56,13 @@ def _of_figure(title: str, found: Mapping[str, Any]) -> list[Shown]:
         ("by the model", by_model, f"{both + model:,}"),
         ("combined", found["combined"], f"{both:,} by both, {model:,} by model"),
     )
-    return [
+    shown = [
         Shown(title, by, number(one["value"]), interval(one), conversations)
         for by, one, conversations in estimates
         if one is not None
     ]
+    if found.get("incomplete"):
+        n = found["conversations"][UNLABELLED]
+        missing = f"{n:,} not labelled whole by the model, over 5% of its sample"
+        shown.append(Shown(title, "combined", "none", "-", missing))
+    return shown

@@ -9,7 +9,6 @@ from stream_metrics.core.alerts.estimates import Estimates, Interval, estimates_
 from stream_metrics.core.engine.cells import ESTIMATES, split_code
 from stream_metrics.core.engine.state import Cell
 from stream_metrics.core.engine.windows import Sums, add
-from stream_metrics.core.metrics.label_sums import SAMPLES
 
 LabelSums = dict[str, Sums]
 """By agent (or release), the sums over its conversations of random samples, by series code."""
@@ -50,7 +49,8 @@ def _shown(found: Estimates) -> dict[str, Any]:
         "model": found.model,
         "combined": _interval(found.combined),
         "judge_off": _interval(found.off),
-        "conversations": {sample: found.conversations[sample] for sample in SAMPLES},
+        "incomplete": found.incomplete,
+        "conversations": dict(found.conversations),
     }
 
 

@@ -2,15 +2,17 @@
 
 In each round it fetches records, adds those of the sample to their turns, and starts to ask for the
 grades of the turns that are due. Asking goes on beside the rounds. A turn's labels are written once
-all its documents have a grade. What is committed lies before the first record of any turn of which
-something is still expected, so whoever reads next knows the same turns; from the labels, which
-are on the topics that it reads, it knows which of them are done.
+all its documents have a grade. Of a turn that has to wait for that, or gets none, an event without
+labels says that it is in the sample, so that whoever reads the labels knows how many are missing.
+What is committed lies before the first record of any turn of which something is still expected, so
+whoever reads next knows the same turns; from the labels, which are on the topics that it reads, it
+knows which of them are done.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
 import structlog
@@ -18,7 +20,7 @@ import structlog
 from stream_metrics.core.events.bugs import Bug
 from stream_metrics.core.events.record import Record
 from stream_metrics.core.judge.budget import day_of
-from stream_metrics.core.judge.labels import label_events
+from stream_metrics.core.judge.labels import label_events, sample_event
 from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.core.judge.turns import HELP, OpenTurn, OpenTurns, Problem, Work
 from stream_metrics.live.judge.asking import Asker
@@ -27,6 +29,7 @@ from stream_metrics.live.worker.retry import RetryPolicy, Stopped
 from stream_metrics.live.worker.telemetry import BugCounts
 
 MAX_ASKED: Final = 200  # turns for whose grades is asked at once; each waits for its turn
+MAX_DRAWN: Final = 200  # turns of a partition that are told to be in the sample in one round
 FULL_SECONDS: Final = 0.1
 REFRESH_SECONDS: Final = 2.0  # how often it is read what other judges have spent
 LOG_SECONDS: Final = 60.0
@@ -218,6 +221,7 @@ class Judge:
             if turns is not None:
                 turns.add(record, rate, now_ms)
         self._start()
+        await self._draw()
         await self._inputs.commit()
         self._tell()
         return len(records)
@@ -241,23 +245,51 @@ class Judge:
                     work = self._judge(turn, self._begun)
                     self._partitions.ask(turns, asyncio.create_task(work))
 
+    async def _draw(self) -> None:
+        """Tell of turns that wait for their labels that they are in the sample."""
+        for number, read in self._inputs.times().items():
+            turns = self._partitions.of(number)
+            if turns is not None and read.knows_labels:
+                found = turns.undrawn(read.time_ms, MAX_DRAWN)
+                await asyncio.gather(*(self._safely(self._tell_drawn(turn)) for turn in found))
+
+    async def _tell_drawn(self, turn: OpenTurn) -> None:
+        work = turn.work()
+        # A turn without documents needs no grade, and one that cannot be graded is in no sample.
+        if work is None or work.problem is not None or not work.asks:
+            return
+        if await self._is_sampled(work):
+            event = sample_event(work, model=self._options.model, judge=self._options.judge)
+            await self._retry(lambda: self._labels.send(work.conversation_id, [event]))
+            turn.grade(())
+
+    async def _is_sampled(self, work: Work) -> bool:
+        """Whether the sample of the day of a turn has it."""
+        day = day_of(work.time_us // 1000)
+        rate = await self._retry(lambda: self._ledger.rate(day, self._options.rate))
+        return self._sampler.includes(work.conversation_id, rate)
+
     async def _judge(self, turn: OpenTurn, order: int) -> None:
         try:
-            work = turn.work()
-            if work is not None:
-                await self._grade(turn, work, order)
-        except Stopped:
-            pass
-        except Exception as error:
-            self._counts.bug(Bug.of(error))
+            await self._safely(self._grade(turn, order))
         finally:
             turn.running = False
             self._ended += 1
 
-    async def _grade(self, turn: OpenTurn, work: Work, order: int) -> None:
-        day = day_of(work.time_us // 1000)
-        rate = await self._retry(lambda: self._ledger.rate(day, self._options.rate))
-        if not self._sampler.includes(work.conversation_id, rate):
+    async def _safely(self, step: Awaitable[None]) -> None:
+        """Take a step about one turn. A bug is counted, and ends this step alone."""
+        try:
+            await step
+        except Stopped:
+            pass
+        except Exception as error:
+            self._counts.bug(Bug.of(error))
+
+    async def _grade(self, turn: OpenTurn, order: int) -> None:
+        work = turn.work()
+        if work is None:
+            return
+        if not await self._is_sampled(work):
             return
         if work.problem is not None:
             self._log_problem(work, work.problem)

@@ -3,21 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.alerts.estimates import Estimates, Interval, estimates_of, most_due
 from stream_metrics.core.engine.windows import Sums
-from stream_metrics.core.metrics.label_sums import BOTH, MODEL, SRE
+from stream_metrics.core.metrics.label_sums import BOTH, GAIN, MODEL, SRE, SUMS
 
 HEADS: Final = frozenset("L")
+_DRAWN: Final = tuple(f"L|{GAIN}|{sample}|n" for sample in SUMS)  # each counted iteration has gain
+MISSED: Final = 5
+"""How many conversations more must be expected in a part of a window for it to have no sample."""
+MISSED_SHARE: Final = 0.05
+"""Of the window's turns, the part that must be without a sample to be pointed out."""
 OFF_SHOWN: Final = 3
 """The most agents of which the page says how far the model is off: those with the most."""
+
+
+class Covered(NamedTuple):
+    """When the sample of a window begins and ends, in Unix seconds; None if it covers that side."""
+
+    since: float | None = None
+    until: float | None = None
+
+
+def covered(buckets: Sequence[Sums], times: Sequence[float]) -> Covered:
+    """Which part of a window its sample is drawn from, by its buckets and when they begin.
+
+    A judge that began yesterday noon has drawn nothing of the hours before. A side of the window is
+    not covered if more than five conversations would be expected there, were as many drawn as of
+    the rest, and if it has more than 5% of the turns.
+
+    >>> before, since = {"t": 40}, {"t": 60, "L|gain|model|n": 9}
+    >>> covered([before, since], [0.0, 3600.0])
+    Covered(since=3600.0, until=None)
+    """
+    drawn = [sum(of.get(code, 0) for code in _DRAWN) for of in buckets]
+    sampled = [at for at, number in enumerate(drawn) if number]
+    if not sampled:
+        return Covered()
+    first, last = sampled[0], sampled[-1]
+    turns = [of.get("t", 0) for of in buckets]
+    inside = sum(turns[first : last + 1])
+
+    def is_missed(outside: int) -> bool:
+        expected = sum(drawn) * outside
+        return expected > MISSED * inside and outside > MISSED_SHARE * sum(turns)
+
+    return Covered(
+        times[first] if is_missed(sum(turns[:first])) else None,
+        times[last + 1] if is_missed(sum(turns[last + 1 :])) else None,
+    )
 
 
 def document(
     window: str,
     sums: Sums,
     agents: Mapping[str, Sums],
+    part: Covered,
     *,
     cut_off: bool = False,
     behind: Collection[str] = (),
@@ -25,7 +67,8 @@ def document(
 ) -> dict[str, Any] | None:
     """The estimates of a window, and where the model is off; None without a random sample.
 
-    ``sums`` are those of the agents shown together, ``agents`` those of each. ``cut_off``: the
+    ``sums`` are those of the agents shown together, ``agents`` those of each, and ``part`` is what
+    the sample covers of the window. ``cut_off``: the
     window reaches back into a day whose sample ended early, so it has no combined estimate.
     Figures ``behind`` have no estimate from a model's labels, because those of ``due`` turns are
     yet to come.
@@ -41,6 +84,7 @@ def document(
         },
         "cut_off": cut_off,
         "due": due,
+        **part._asdict(),
         "off": [] if SRE in behind else judges_off(agents),
     }
 
@@ -101,6 +145,7 @@ def _figure(found: Estimates, *, cut_off: bool, behind: bool) -> dict[str, Any]:
         "model": None if behind else found.model,
         "combined": None if cut_off or behind else _interval(found.combined),
         "behind": behind,
+        "incomplete": found.incomplete,
         "conversations": dict(found.conversations),
     }
 

@@ -1,7 +1,7 @@
 // The tiles: the current figures.
 
 import { $, el, levelBadge, renderOnce, setText } from "./dom.js";
-import { NONE, clock, count, duration, mean, percent, plural, isFlagged, missingReason, sinceText } from "./format.js";
+import { NONE, clock, count, duration, mean, moment, percent, plural, isFlagged, missingReason, sinceText } from "./format.js";
 
 /** The worst level that a rule flags, and the agents with it. */
 function fault(state, name) {
@@ -65,10 +65,22 @@ const ESTIMATED = {
 const inOrder = (figures) => [...new Set([...Object.keys(ESTIMATED), ...Object.keys(figures)])].filter((name) => name in figures);
 
 /** How many conversations of the random samples are labelled, and by whom. */
-function sampleText({ both, people, model }) {
-  const by = [[both, "people and a model"], [people, "people"], [model, "a model alone"]].filter(([n]) => n);
-  return by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} by ${who}`).join(", ");
+function sampleText({ both, people, model, unlabelled }) {
+  const by = [[both, "by people and a model"], [people, "by people"], [model, "by a model alone"],
+    [unlabelled, "not labelled whole by the model"]].filter(([n]) => n);
+  return by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} ${who}`).join(", ");
 }
+
+/** Of which turns the samples are, where they do not cover the whole window. */
+function scopeText({ window, since, until }) {
+  if (since === null && until === null) return `all turns of ${window}`;
+  const when = since === null ? `until ${moment(until)}` : until === null ? `since ${moment(since)}` : `from ${moment(since)} to ${moment(until)}`;
+  return `the turns of ${window} ${when}, as none of the others is in a sample`;
+}
+
+/** Why nothing is estimated from a model's labels, if so. */
+const withoutModel = ({ behind, incomplete }, due) => behind ? `the judge has ${plural(due, "turn")} yet to label`
+  : incomplete ? "the model has not labelled over 5% of what was drawn for it" : null;
 
 /** Estimates from labels of random samples, if there are any. */
 function estimateTiles({ estimates }) {
@@ -78,13 +90,13 @@ function estimateTiles({ estimates }) {
     const [title, format, fine, full] = ESTIMATED[name] ?? [`${name}, estimated`, percent, tenths, `Mean ${name} of searches`];
     const [who, best] = found.combined ? ["by people and a model together", found.combined] : ["by people alone", found.human];
     const off = name === "sre" && estimates.off.length ? ` The judge is ${estimates.off.join(", ")}.` : "";
-    const left = `he judge has ${plural(estimates.due, "turn")} yet to label`;
-    const cut = found.behind ? (found.human ? ` T${left}, so its labels do not count.` : "")
+    const why = withoutModel(found, estimates.due);
+    const cut = why ? (found.human ? ` ${why[0].toUpperCase()}${why.slice(1)}, so its labels do not count.` : "")
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,
       full: `${full}, from labels of random samples in ${estimates.window}`,
-      usual: `For all turns of ${estimates.window}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
-    if (best === null && found.behind) return { ...tile, value: NONE, exact: null, about: `t${left}` };
+      usual: `For ${scopeText(estimates)}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
+    if (best === null && found.model === null) return { ...tile, value: NONE, exact: null, about: why ?? "nothing is labelled yet" };
     if (best === null) return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone; nobody has checked it" };
     const [value, low, high] = best;
     const band = low === null ? "too few conversations for an interval" : `95% interval ${fine(low)} to ${fine(high)}`;
