@@ -23,7 +23,7 @@ from stream_metrics.cli.settings import Settings
 from stream_metrics.core.engine.row import canonical
 from stream_metrics.lab.choices import Correction, Test
 from stream_metrics.lab.evaluation.compare_runs import Method, compare_runs
-from stream_metrics.lab.evaluation.conditions import ANY, Condition, Figures
+from stream_metrics.lab.evaluation.conditions import ANY, COMBINED, Condition, Figures
 from stream_metrics.lab.evaluation.estimates import Intervals, UnknownDimension
 from stream_metrics.lab.evaluation.notes import Run, no_labels
 from stream_metrics.lab.evaluation.observations import UnknownFigure, uses_labels
@@ -248,11 +248,13 @@ def figures_of_comparison(found: dict[str, Any]) -> dict[str, Figures]:
     """The figures of each run but the first that a condition can refer to."""
     names = [run["name"] for run in found["runs"]]
     figures: dict[str, dict[str, dict[str, float | bool | None]]] = {run: {} for run in names[1:]}
-    for table in found["family"]["tables"].values():
-        for metric, block in table["metrics"].items():
-            compared = {one["run"]: one for one in block["comparisons"]}
-            for run, value in zip(names[1:], block["values"][1:], strict=True):
-                figures[run][metric] = _parts(value or {}, compared.get(run) or {})
+    for part, suffix in (("family", ""), ("estimates", COMBINED)):
+        for table in found.get(part, {"tables": {}})["tables"].values():
+            for metric, block in table["metrics"].items():
+                compared = {one["run"]: one for one in block["comparisons"]}
+                for run, value in zip(names[1:], block["values"][1:], strict=True):
+                    parts = _parts(value or {}, compared.get(run) or {})
+                    figures[run][metric + suffix] = parts
     return {**figures}
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from stream_metrics.cli.common import ConfigOption, FormatOption, UsageError, load_settings
+from stream_metrics.cli.places import DataOption
 
 SourcesArgument = Annotated[
     list[str] | None,
@@ -39,6 +40,7 @@ def run(
             "--dry-run", help="Print what each day of SOURCES would ask and cost; ask nothing."
         ),
     ] = False,
+    data: DataOption = None,
     since: FromOption = "earliest",
     web_port: Annotated[
         int | None,
@@ -59,14 +61,17 @@ def run(
     """
     if web_port is not None:
         os.environ["STREAM_METRICS_JUDGE__PORT"] = str(web_port)
-    settings = load_settings(config)
     if dry_run:
         from stream_metrics.cli.judge_forecast import print_forecast
+        from stream_metrics.cli.judge_sources import settings_and_sources
 
-        print_forecast(settings, sources or [], since, format_)
+        print_forecast(*settings_and_sources(config, sources, data), since, format_)
         return
-    if sources:
-        raise UsageError("a judge reads the input topics; give sources with --dry-run only")
+    if sources or data is not None:
+        raise UsageError(
+            "a judge reads the input topics; give SOURCES or --data with --dry-run only. "
+            "`stream-metrics serve` judges what it receives"
+        )
     from stream_metrics.cli.judge_process import run_judge
 
-    sys.exit(run_judge(settings))
+    sys.exit(run_judge(load_settings(config)))

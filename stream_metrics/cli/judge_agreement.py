@@ -13,13 +13,13 @@ from stream_metrics.cli.common import (
     ConfigOption,
     FormatOption,
     UsageError,
-    load_settings,
     printable,
     stderr_console,
     text_table,
     time_text,
 )
-from stream_metrics.cli.judge_sources import keyed_records
+from stream_metrics.cli.judge_sources import keyed_records, named, settings_and_sources
+from stream_metrics.cli.places import DataOption
 from stream_metrics.cli.sources import SinceOption, UntilOption
 from stream_metrics.core.judge.pairs import PairCollector
 from stream_metrics.lab.evaluation.agreement import Agreement, Drift, Interval, Pair, agreement
@@ -38,6 +38,7 @@ def judge_agreement(
             show_default=False,
         ),
     ] = None,
+    data: DataOption = None,
     since: SinceOption = "earliest",
     until: UntilOption = "end",
     format_: FormatOption = "table",
@@ -45,17 +46,18 @@ def judge_agreement(
 ) -> None:
     """Compare the grades that a model and people gave the same results.
 
-    Prints Cohen's κ, also with quadratic weights, and the model's bias: its grade less people's on
-    average, and the share of results that it finds good less theirs. By agent and release, with
-    95% intervals by conversation. Then how often which grade met which, the bias at each grade of
-    people, and since when the bias has changed, if there is evidence of it.
+    Prints Cohen's κ of the grades, also with quadratic weights, and of good or not. Then the
+    model's bias: its grade less people's on average, and the share of results that it finds good
+    less theirs. By agent and release, with 95% intervals by conversation. Then how often which
+    grade met which, the bias at each grade of people, and since when the bias has changed, if there
+    is evidence of it.
 
     Exit code 2 if no result has both.
     """
-    settings = load_settings(config)
+    settings, read = settings_and_sources(config, sources, data)
     limits, models = settings.limits.in_force(), settings.labels.model_labellers
     collector = PairCollector(limits, models)
-    for record in keyed_records(sources or [], settings, since, until):
+    for record in keyed_records(read, settings, since, until):
         collector.add(record)
     groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for one in collector.pairs():
@@ -65,7 +67,7 @@ def judge_agreement(
             groups[group].append(pair)
     if not groups:
         raise UsageError(
-            f"{', '.join(sources or []) or 'the input topics'}: no result has a grade of a model "
+            f"{named(read)}: no result has a grade of a model "
             "and one of people; `judge export-for-people` writes what people can grade"
         )
     try:
@@ -94,13 +96,14 @@ def _print(found: dict[tuple[str, str], Agreement]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = WIDTH
-    heads = ["agent", "release", "results", "conversations", "κ", "weighted κ", "bias", "good"]
+    heads = ["agent", "release", "results", "conversations"]
+    heads += ["κ", "weighted κ", "κ of good", "bias", "good"]
     rows = [
         [
             *group,
             f"{one.pairs:,}",
             f"{one.conversations:,}",
-            *(_text(each) for each in (one.kappa, one.weighted, one.bias)),
+            *(_text(each) for each in (one.kappa, one.weighted, one.good_kappa, one.bias)),
             _text(one.good, percent=True),
         ]
         for group, one in found.items()
@@ -156,6 +159,7 @@ def _as_json(group: tuple[str, str], one: Agreement) -> dict[str, Any]:
         "conversations": one.conversations,
         "kappa": one.kappa,
         "weighted_kappa": one.weighted,
+        "good_kappa": one.good_kappa,
         "bias": one.bias,
         "good_bias": one.good,
         "table": one.table.tolist(),

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from stream_metrics.cli.common import Format, stderr_console, text_table
-from stream_metrics.cli.judge_sources import sampled_turns, with_key
+from stream_metrics.cli.judge_sources import sampled_turns
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.events.times import DAY_US, rfc3339
 from stream_metrics.core.judge.budget import PICOS
@@ -24,7 +24,6 @@ WIDTH: Final = 200
 
 def print_forecast(settings: Settings, sources: Sequence[str], since: str, format_: Format) -> None:
     """Print a row a day, and which limits would end a day's sample."""
-    settings = with_key(settings, sources)
     judge = settings.judge
     forecast = Forecast(judge.asking, GradeCache(settings.state.key(), judge.cache_grades))
     for work in sampled_turns(sources, settings, since, "end", judge.rate):

@@ -20,13 +20,15 @@ from stream_metrics.cli.common import (
     printable,
     stderr_console,
 )
-from stream_metrics.cli.judge_sources import check_key, sampled_turns, with_key
+from stream_metrics.cli.judge_sources import check_key, sampled_turns, settings_and_sources
 from stream_metrics.cli.kafka import run_kafka
+from stream_metrics.cli.places import DataOption
 from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import SinceOption, UntilOption
 from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.judge.people import Row, people_events, rows
+from stream_metrics.core.judge.sheet import SheetError, decode_sheet, encode_sheet
 from stream_metrics.core.judge.turns import HELP
 from stream_metrics.lab.sources.unchanged import InputError
 
@@ -35,7 +37,12 @@ LISTED = 20
 
 def export_for_people(
     file: Annotated[
-        Path, typer.Argument(help="The file to write, a JSON object a line.", metavar="FILE")
+        Path,
+        typer.Argument(
+            help="The file to write: a table for spreadsheets if its name ends with .csv, else a "
+            "JSON object a line.",
+            metavar="FILE",
+        ),
     ],
     sources: Annotated[
         list[str] | None,
@@ -54,19 +61,20 @@ def export_for_people(
             show_default=False,
         ),
     ] = None,
+    data: DataOption = None,
     since: SinceOption = "earliest",
     until: UntilOption = "end",
     config: ConfigOption = None,
 ) -> None:
     """Write what people need in order to grade a part of the model's sample.
 
-    FILE gets a line for each document of each turn: question, query, title and text, and a
+    FILE gets a row for each document of each turn: question, query, title and text, and a
     [bold]grade[/bold] to fill in, from 0 to 4. Only its owner can read it, and an existing file is
     not overwritten. [bold]judge import[/bold] reads it when it is filled in.
 
     The conversations are drawn as judges draw them, so each is in the model's sample, too.
     """
-    settings = with_key(load_settings(config), sources or [])
+    settings, read = settings_and_sources(config, sources, data)
     check_key(settings)
     chosen = settings.judge.share_of_people if rate is None else rate
     if chosen > settings.judge.rate:
@@ -76,20 +84,30 @@ def export_for_people(
         )
     unusable = Counter[str]()
     turns = documents = 0
-    lines = []
-    for work in sampled_turns(sources or [], settings, since, until, chosen):
+    to_grade: list[Row] = []
+    for work in sampled_turns(read, settings, since, until, chosen):
         if work.problem is not None:
             unusable[work.problem] += 1
             continue
         turns += 1
         documents += len(work.asks)
-        lines += [msgspec.json.encode(row) + b"\n" for row in rows(work)]
-    _write_private(file, b"".join(lines))
-    console = stderr_console()
+        to_grade += rows(work)
+    console, cut = stderr_console(), 0
+    if _is_sheet(file):
+        written, cut = encode_sheet(to_grade)
+    else:
+        written = b"".join(msgspec.json.encode(row) + b"\n" for row in to_grade)
+    _write_private(file, written)
     console.print(f"{documents:,} documents of {turns:,} turns to grade, in {file}", markup=False)
+    if cut:
+        console.print(f"{cut:,} texts are cut, because a cell of a spreadsheet does not hold more")
     for reason, helps in HELP.items():
         if unusable[reason]:
             console.print(f"left out: {unusable[reason]:,} turns, {reason}: {helps}", markup=False)
+
+
+def _is_sheet(file: Path) -> bool:
+    return file.suffix.lower() == ".csv"
 
 
 def _write_private(file: Path, data: bytes) -> None:
@@ -138,25 +156,24 @@ def import_people(
 ) -> None:
     """Turn the grades that people gave into relevance labels, and print them.
 
-    Labels are `relevance_labels` events, an object a line, as [bold]send[/bold] takes them. A turn
-    whose documents do not all have a grade is left out and listed. Exit code 2 if none can be used.
+    Labels are `relevance_labels` events, an object a line, as [bold]send[/bold] takes them. They
+    say that their turns were drawn at random, so a turn is left out and listed if not all its
+    documents have a grade, or if they are not those that were exported. Exit code 2 if none can be
+    used.
     The same file gives the same events, so sending them twice has no effect.
     """
     settings = load_settings(config, connects=into_kafka)
     time_us = os.stat(file).st_mtime_ns // 1000 if given is None else parse_time("--time", given)
-    events, unfinished = people_events(_rows(file), time_us, labeller)
+    events, left_out = people_events(_rows(file), time_us, labeller)
     console = stderr_console()
-    for one in unfinished[:LISTED]:
-        why = f"{one.without:,} documents without a grade"
-        why += f", {one.wrong:,} with one that is not 0 to 4" if one.wrong else ""
+    for conversation, turn, why in left_out[:LISTED]:
         console.print(
-            printable(f"left out: conversation {one.conversation_id!r}, turn {one.turn}: {why}"),
-            markup=False,
+            printable(f"left out: conversation {conversation!r}, turn {turn}: {why}"), markup=False
         )
-    if len(unfinished) > LISTED:
-        console.print(f"not listed: {len(unfinished) - LISTED:,} more turns")
+    if len(left_out) > LISTED:
+        console.print(f"not listed: {len(left_out) - LISTED:,} more turns")
     if not events:
-        raise UsageError(f"{file}: no turn has a grade for each of its documents")
+        raise UsageError(f"{file}: no turn gives labels")
     ready = _ready(events, settings)
     if into_kafka:
         run_kafka(settings, send_events(settings, ready))
@@ -167,12 +184,17 @@ def import_people(
 
 
 def _rows(file: Path) -> list[Row]:
-    """The rows of a file; raises ``InputError``, which names the first line that is none."""
+    """The rows of a file; raises ``InputError``, which names the first row that is none."""
     found = []
     try:
         data = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
+    if _is_sheet(file):
+        try:
+            return list(decode_sheet(data))
+        except SheetError as error:
+            raise InputError(f"{file}: {error}") from error
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue

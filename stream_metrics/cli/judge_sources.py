@@ -9,7 +9,9 @@ from typing import Final
 
 from msgspec import structs
 
-from stream_metrics.cli.common import UsageError
+from stream_metrics.cli.common import UsageError, load_settings
+from stream_metrics.cli.folder import check_folder, settings_of_folder
+from stream_metrics.cli.places import mention_folder
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import KAFKA, Sources
 from stream_metrics.core.events.decode import BadRecord
@@ -19,20 +21,46 @@ from stream_metrics.core.judge.labels import LABELLER
 from stream_metrics.core.judge.options import Times
 from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.core.judge.turns import OpenTurns, Work
-from stream_metrics.live.local.folder import KEY, is_log
+from stream_metrics.live.local.folder import is_log
 
 _ALL_READ: Final = 1 << 62
+
+
+def settings_and_sources(
+    config: Path | None, sources: Sequence[str] | None, data: Path | None
+) -> tuple[Settings, list[str]]:
+    """The settings, and what to read: ``sources``, the folder ``data``, or the input topics.
+
+    Where a folder of ``stream-metrics serve`` is read and no topic, the settings are those of it,
+    with its digest key. Raises ``UsageError``.
+    """
+    read = list(sources or [])
+    if data is not None:
+        if read:
+            raise UsageError("--data names what is read: leave out SOURCES, or name it there")
+        check_folder(data)
+        read = [str(data)]
+    topics = not read or any(one.startswith(KAFKA) for one in read)
+    settings = load_settings(config, connects=topics)
+    if not read:
+        mention_folder(settings)
+    folder = next((Path(one) for one in read if is_log(Path(one))), None)
+    if folder is not None and not topics:
+        settings = settings_of_folder(settings, folder)
+    return settings, read or [KAFKA]
+
+
+def named(sources: Sequence[str]) -> str:
+    """The sources, for messages."""
+    return "the input topics" if [*sources] == [KAFKA] else ", ".join(sources)
 
 
 def keyed_records(
     sources: Sequence[str], settings: Settings, since: str, until: str
 ) -> Generator[Record, None, None]:
-    """The records of all sources that are events, with their conversations as keys.
-
-    Without a source, those of the input topics.
-    """
+    """The records of all sources that are events, with their conversations as keys."""
     limits = settings.limits.in_force()
-    source = Sources(sources or [KAFKA], settings, since, until)
+    source = Sources(sources, settings, since, until)
     with closing(source.records()) as records:
         for record in records:
             key = key_of(record.value, record.timestamp_ms, limits)
@@ -60,19 +88,10 @@ def sampled_turns(
             found += 1
             yield work
     if not found:
-        named = ", ".join(sources) or "the input topics"
         raise UsageError(
-            f"{named}: no turn is in a sample of {rate:.2%} of the conversations of {read:,} events"
+            f"{named(sources)}: no turn is in a sample of {rate:.2%} of the conversations "
+            f"of {read:,} events"
         )
-
-
-def with_key(settings: Settings, sources: Sequence[str]) -> Settings:
-    """The settings, if they name no digest key with that of the folder that is read."""
-    folders = [Path(source) for source in sources if is_log(Path(source))]
-    if settings.state.key() or settings.state.allow_empty_key or not folders:
-        return settings
-    state = settings.state.model_copy(update={"digest_key_file": folders[0] / KEY})
-    return settings.model_copy(update={"state": state})
 
 
 def check_key(settings: Settings) -> None:

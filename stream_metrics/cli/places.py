@@ -183,15 +183,20 @@ def place_of(config: Path | None, data: Path | None) -> Place:
         settings = load_settings(config)
         from stream_metrics.cli.servers import Servers  # imports their clients
 
-        folder = settings.serve.data
-        if folder.is_dir():
-            typer.echo(
-                f"{folder} has the data of one process. To look into it: "
-                f"--data {shlex.quote(str(folder))}",
-                err=True,
-            )
+        mention_folder(settings)
         return Servers(settings)
     settings = load_settings(config, connects=False)
     from stream_metrics.cli.folder import Folder
 
     return Folder(settings, data)
+
+
+def mention_folder(settings: Settings) -> None:
+    """Say on standard error how to look into the folder of one process, if there is one here."""
+    folder = settings.serve.data
+    if folder.is_dir():
+        typer.echo(
+            f"{folder} has the data of one process. To look into it: "
+            f"--data {shlex.quote(str(folder))}",
+            err=True,
+        )

@@ -17,8 +17,10 @@ from typing import Final
 from deploy.local.waiting import wait_until
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.limits import Limits
+from stream_metrics.live.local.blocks import blocks_from
 from stream_metrics.live.local.database import connect_to_read
 from stream_metrics.live.local.folder import database_of
+from stream_metrics.live.local.tables import EVENTS
 from tests.campaign.command import run
 from tests.campaign.invariants import FORBIDDEN, differing
 from tests.campaign.load import traffic
@@ -153,8 +155,9 @@ def stored(world: World, wrong: list[str]) -> int:
     with closing(connect_to_read(database_of(world.process.data))) as file:
         if (said := file.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
             wrong.append(f"the file is damaged: {said}")
-        values = [value for (value,) in file.execute('SELECT value FROM events ORDER BY "offset"')]
+        records = [one for block in blocks_from(file, EVENTS, 0) for one in block.unpacked(EVENTS)]
         [letters] = file.execute("SELECT count(*) FROM letters").fetchone()
+    values = [record.value or b"" for record in records]
     there, accepted = set(values), set(load.accepted)
     if missing := sorted(accepted - there):
         wrong.append(f"{len(missing)} acknowledged events are not there: {missing[:3]}")

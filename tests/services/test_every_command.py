@@ -24,6 +24,7 @@ from deploy.local.kafka.cluster import Kafka
 from deploy.local.process import free_port
 from deploy.local.servers import RedisServer
 from deploy.local.waiting import wait_until
+from stream_metrics.core.judge.people import mark_of
 from tests.commands import leaves
 from tests.forked import WARNINGS
 from tests.otlp import RETRIEVER, SpanSpec, as_json, documents
@@ -40,6 +41,7 @@ AT_A_TIME = 2
 GRADED = {
     "conversation_id": "c", "turn": 1, "search_id": "s", "result_id": "r", "query": "who",
     "asked_at": "2026-06-09T12:00:00Z", "question": "", "title": "A", "text": "words", "grade": 3,
+    "drawn": mark_of("c", 1, ["r"]),
 }  # fmt: skip
 
 Line = Sequence[str]

@@ -456,8 +456,8 @@ async def test_estimates_are_shown_while_there_are_random_samples(browser: Brows
 async def test_labels_of_a_judge_that_is_behind_are_not_shown(browser: Browser) -> None:
     """The tile says so, of people's own estimate and where there is none."""
     cases = [
-        (SAMPLED, "55\u202f%", "by people alone", "The judge has many turns yet to label"),
-        (judged(1, "it-desk", ("model",)), "–", "the judge has many turns yet to label", "1 conv"),
+        (SAMPLED, "55\u202f%", "by people alone", "The judge has 3 turns yet to label"),
+        (judged(1, "it-desk", ("model",)), "–", "the judge has 3 turns yet to label", "1 conv"),
     ]
     for events, value, about, usual in cases:
         showcase = await Showcase.new(*events, now_us=NOON_US + 1)

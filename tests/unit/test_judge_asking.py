@@ -24,6 +24,7 @@ from stream_metrics.live.judge.endpoint import (
     OpenAiEndpoint,
 )
 from stream_metrics.live.judge.ledger import Ledger
+from stream_metrics.live.judge.slots import Slots
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.judge import LocalEntries
 from stream_metrics.live.worker.retry import RetryPolicy
@@ -78,9 +79,9 @@ class Stand:
         """What the ledger says of today."""
         return self.ledger.state().spending
 
-    async def grade(self, text: str) -> int | str:
+    async def grade(self, text: str, order: int = 1) -> int | str:
         """Ask about a document."""
-        return await self.asker.grade(Texts("Who?", "who", "", text))
+        return await self.asker.grade(Texts("Who?", "who", "", text), order)
 
 
 @pytest.fixture
@@ -147,6 +148,47 @@ async def test_a_grade_is_asked_for_once(tmp_path: Path, endpoint: ModelEndpoint
     assert endpoint.keys == {"Bearer secret"}
     [body, *_] = endpoint.bodies
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0.0, 16)
+
+
+async def test_turns_that_came_first_are_finished_first(
+    tmp_path: Path, endpoint: ModelEndpoint
+) -> None:
+    """When one is finished, only a few later ones have begun."""
+    finished: list[int] = []
+
+    async def turn(number: int) -> None:
+        for document in range(4):
+            await at.grade(f"grade-2 {number} {document}", number)
+        begun = {call.document.split()[1] for call in endpoint.calls}
+        assert len(begun) <= len(finished) + 5
+        finished.append(number)
+
+    async with stand(tmp_path, endpoint, concurrency=2) as at:
+        await asyncio.gather(*(turn(number) for number in reversed(range(20))))
+    assert sorted(finished) == list(range(20))
+
+
+async def test_no_place_is_lost_when_who_waits_is_cancelled() -> None:
+    """Before a place was given, or just then; the lowest number of the others has it next."""
+    slots, had = Slots(1), list[int]()
+
+    async def wait(order: int) -> None:
+        async with slots.held(order):
+            had.append(order)
+
+    for given in (False, True):
+        had.clear()
+        async with slots.held(0):
+            waiting = {order: asyncio.create_task(wait(order)) for order in (3, 1, 2)}
+            await asyncio.sleep(0)
+            if not given:
+                waiting[1].cancel()
+        waiting[1].cancel()
+        async with asyncio.timeout(5):
+            await asyncio.gather(*waiting.values(), return_exceptions=True)
+            assert had == [2, 3]
+            async with slots.held(0):
+                pass
 
 
 @pytest.mark.parametrize(

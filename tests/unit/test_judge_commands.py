@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import stat
 from collections.abc import Iterable
@@ -22,6 +24,8 @@ from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.lab.evaluation.agreement import Pair, agreement, drift_of
 from stream_metrics.lab.replay.offline import Replay
 from stream_metrics.lab.sources.files import parse_line
+from stream_metrics.live.local.folder import digest_key_file
+from tests.folders import fill
 from tests.helpers import ran
 from tests.judged import lines, turn_events, wanted
 
@@ -191,9 +195,50 @@ def test_grades_of_people_become_labels_of_whole_turns(tmp_path: Path) -> None:
     assert again.stdout == done.stdout
 
 
+def test_people_may_grade_in_a_spreadsheet(tmp_path: Path) -> None:
+    """Its rows give the labels that lines of JSON with the same grades do."""
+    file, labels = str(recording(tmp_path)), []
+    for name in ("to-grade.jsonl", "to-grade.csv"):
+        out = tmp_path / name
+        done = ran("judge", "export-for-people", str(out), file, environment=SET)
+        assert done.returncode == 0, done.stderr
+        assert stat.S_IMODE(out.stat().st_mode) == 0o600
+        if out.suffix == ".jsonl":
+            found = [json.loads(line) | {"grade": 3} for line in out.read_text().splitlines()]
+            out.write_text("\n".join(json.dumps(row) for row in found))
+        else:
+            heads, *rows = csv.reader(out.read_text("utf-8-sig").splitlines())
+            assert (heads[0], {row[0] for row in rows}) == ("grade", {""})
+            saved = io.StringIO()
+            csv.writer(saved, delimiter=";").writerows([heads, *(["3", *r[1:]] for r in rows)])
+            out.write_text(saved.getvalue(), "cp1252")
+        done = ran("judge", "import", str(out), "--time", "1781100000000000")
+        labels.append(done.stdout)
+    assert labels[0] == labels[1] != ""
+    sheet = tmp_path / "to-grade.csv"
+    sheet.write_text(sheet.read_text("cp1252").replace("3;", "good;", 1))
+    wrong = ran("judge", "import", str(sheet))
+    assert (wrong.returncode, "row 2: the grade 'good'" in wrong.stderr) == (2, True)
+
+
+def test_what_was_not_drawn_gives_no_label_of_a_random_sample(tmp_path: Path) -> None:
+    """Neither a turn that somebody has added, nor one of which a document was deleted."""
+    out, file = tmp_path / "to-grade.jsonl", str(recording(tmp_path))
+    ran("judge", "export-for-people", str(out), file, environment=SET)
+    found = [json.loads(line) | {"grade": 2} for line in out.read_text().splitlines()]
+    last = found[-1]["conversation_id"]
+    added = found[0] | {"conversation_id": "complaint"}
+    out.write_text("\n".join(json.dumps(row) for row in [*found[:-1], added]))
+    done = ran("judge", "import", str(out))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["conversation_id"] for one in events} == drawn(0.25) - {last}
+    for name in (last, "complaint"):
+        assert f"conversation '{name}', turn 1: its documents are not those" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
-    [("{}", "line 1: this is no row"), ("", "no turn has a grade"), ("nonsense", "no row")],
+    [("{}", "line 1: this is no row"), ("", "no turn gives labels"), ("nonsense", "no row")],
 )
 def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, content: str, why: str) -> None:
     """With the line."""
@@ -256,12 +301,54 @@ def test_agreement_finds_a_known_bias_and_its_drift(tmp_path: Path) -> None:
     table = ran("judge", "agreement", str(path))
     assert "the model has become kinder" in table.stdout
     assert "weighted κ" in table.stdout
+    assert "κ of good" in table.stdout
 
 
 def test_agreement_needs_both(tmp_path: Path) -> None:
     """And says how to get them."""
     done = ran("judge", "agreement", str(recording(tmp_path)))
     assert (done.returncode, "export-for-people" in done.stderr) == (2, True)
+
+
+def test_each_command_reads_the_folder_of_one_process(tmp_path: Path) -> None:
+    """By its name or with --data, and with the digest key that is there."""
+    both = stream(tmp_path, 40, kinder_from=99)
+    folder = fill(tmp_path / "data", [json.loads(line) for line in both.read_text().splitlines()])
+    environment = {**SET, "STREAM_METRICS_STATE__DIGEST_KEY": ""}
+    sampler = Sampler(digest_key_file(folder).read_text().strip().encode())
+    places, said = {"named": [str(folder)], "data": ["--data", str(folder)]}, {}
+    for name, place in places.items():
+        out = tmp_path / f"{name}.jsonl"
+        lines_of = [
+            ("judge", "--dry-run", *place, "--format", "json"),
+            ("judge", "agreement", *place, "--format", "json"),
+            ("judge", "export-for-people", str(out), *place),
+        ]
+        done = [ran(*line, environment=environment) for line in lines_of]
+        assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+        said[name] = [done[0].stdout, done[1].stdout, out.read_text()]
+    assert said["named"] == said["data"]
+    found = {json.loads(line)["conversation_id"] for line in said["data"][2].splitlines()}
+    assert found == {f"c{n}" for n in range(40) if sampler.includes(f"c{n}", 0.25)}
+    [whole, *_] = json.loads(said["data"][1])
+    assert whole["conversations"] == 40
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (("--dry-run", "FOLDER", "--data", "FOLDER"), "leave out SOURCES"),
+        (("--data", "FOLDER"), "with --dry-run only"),
+        (("--dry-run", "--data", "."), "there is no stream-metrics.db in it"),
+    ],
+)
+def test_a_folder_is_named_once_and_where_it_is_read(
+    tmp_path: Path, line: tuple[str, ...], why: str
+) -> None:
+    """Otherwise the command says what is wrong, and reads nothing."""
+    folder = str(fill(tmp_path / "data", turn_events("c", 1, NOON_S, Random(1))))
+    done = ran("judge", *(folder if one == "FOLDER" else one for one in line), environment=SET)
+    assert (done.returncode, why in done.stderr) == (2, True), done.stderr
 
 
 def pairs(conversations: int, seed: int, shift_from: int | None = None) -> list[Pair]:
@@ -301,13 +388,20 @@ def test_the_intervals_hold() -> None:
 
 
 def test_kappa_is_that_of_scikit_learn() -> None:
-    """Plain and with quadratic weights."""
+    """Plain, with quadratic weights, and of good or not."""
     found = pairs(50, 3)
     human, model = [one.human for one in found], [one.model for one in found]
     mine = agreement(found, 2)
     assert mine.kappa.value == pytest.approx(cohen_kappa_score(human, model))
     weighted = cohen_kappa_score(human, model, weights="quadratic")
     assert mine.weighted.value == pytest.approx(weighted)
+    for good_gain in (1, 2, 4):
+        good = ([grade >= good_gain for grade in grades] for grades in (human, model))
+        found_good = agreement(found, good_gain).good_kappa
+        assert found_good.value == pytest.approx(cohen_kappa_score(*good))
+        assert found_good.value is not None
+        assert found_good.low is not None
+        assert found_good.low < found_good.value
     assert mine.by_grade[0][0] == human.count(0)
     assert mine.table.sum() == len(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from stream_metrics.cli.logs import configure_logs
 from stream_metrics.cli.serving import ServeProcess, listening
 from stream_metrics.cli.settings import Settings
 from stream_metrics.core.judge.sample import Sampler
-from stream_metrics.live.judge import asking
+from stream_metrics.live.judge import asking, judge
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.folder import prepare_database
 from tests.canaries import Canaries
@@ -205,7 +206,9 @@ async def test_a_spent_budget_ends_the_sample_aloud(
         await post(receiver, lines(conversation(77)))
         await settled(process, 1, "budget")
         assert len(endpoint.calls) == calls
-        until = value(process, "incomplete_until_timestamp_seconds")
+        name = "streammetrics_judge_incomplete_until_timestamp_seconds"
+        until = await wait_until(lambda: process.registry.get_sample_value(name), 30, "not told")
+        assert until is not None
         assert 0 < until - time.time() <= 86_400
         assert until % 86_400 == 0
     assert "the budget of the day is spent" in capfd.readouterr().err
@@ -315,6 +318,29 @@ async def test_turns_without_an_outcome_are_counted_until_they_have_one(
         await wait_until(lambda: value(process, "due_turns") == 0, 30, "turns are still due")
         assert process.due_turns() == 0
         assert value(process, "open_turns") == 6
+
+
+async def test_how_far_a_judge_is_behind_is_logged_in_the_order_of_turns(
+    tmp_path: Path,
+    endpoint: ModelEndpoint,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once a minute, here more often; with so few calls, the first turns are done."""
+    monkeypatch.setattr(judge, "LOG_SECONDS", 0.5)
+    sent = [event for number in range(20) for event in conversation(number)]
+    slow = settings(tmp_path, endpoint, calls_per_minute=30, cache_grades=0)
+    said = ""
+
+    def is_told() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        told = r'"done": [1-9]\d*, "of": 20, "event": "turns are being judged"'
+        return re.search(told, said) is not None
+
+    async with judging(slow) as (_, receiver):
+        await post(receiver, lines(sent))
+        await wait_until(is_told, 30, "nobody says how many turns are done")
 
 
 async def test_up_to_when_all_was_read_is_told(tmp_path: Path, endpoint: ModelEndpoint) -> None:

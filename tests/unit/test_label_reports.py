@@ -18,6 +18,7 @@ from stream_metrics.lab.evaluation.shown_estimates import TITLE
 from stream_metrics.lab.reports.html.comparison import comparison_page
 from stream_metrics.lab.reports.run_directory import read_observations, read_report
 from stream_metrics.lab.traffic import TrafficProfile, generate
+from tests.helpers import ran
 from tests.label_samples import in_samples
 from tests.replays import AT_ONCE, IN_PARTS, SPOOLED, merged, replayed, traffic
 
@@ -120,6 +121,36 @@ def test_a_comparison_shows_estimates(tmp_path: Path) -> None:
     assert "estimates" in found
     assert f"### {TITLE}" in as_markdown(found)
     assert TITLE in comparison_page(found)
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"),
+    [
+        ("sre.combined.worse", 1),
+        ("sre.combined.difference_high<0", 1),
+        ("sre.combined<0.2", 1),
+        ("sre.combined.n<60", 0),
+        ("gain.combined.worse", 0),
+        ("ndcg@10.combined.worse", 2),
+        ("any.worse", 0),
+    ],
+)
+def test_a_build_fails_by_an_estimate(tmp_path: Path, gate: str, code: int) -> None:
+    """That both runs have; ``any`` leaves estimates out, because no p of theirs is adjusted."""
+    for name in ("before", "after"):
+        replayed(RECORDS, tmp_path / name, AT_ONCE)
+    path = tmp_path / "after" / "report.json"
+    report = json.loads(path.read_text())
+    sre = report["estimates"]["all"]["sre"]
+    sre["combined"] = {"value": 0.1, "ci_low": 0.05, "ci_high": 0.15}
+    sre["conversations"]["both"] = 60
+    path.write_text(json.dumps(report))
+
+    runs = (str(tmp_path / "before"), str(tmp_path / "after"))
+    done = ran("compare", *runs, "--metric", "srr", "--metric", "sre", "--fail-if", gate)
+
+    assert done.returncode == code, done.stderr
+    assert (gate in done.stderr) == (code > 0)
 
 
 def test_estimates_of_a_report_are_those_of_its_sums(tmp_path: Path) -> None:

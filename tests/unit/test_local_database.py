@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -48,10 +49,12 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 def insert(value: bytes, message: str = "") -> Callable[[sqlite3.Connection], None]:
-    """A job that appends a record, and then raises an error with the message, if there is one."""
+    """A job that appends a block, and then raises an error with the message, if there is one."""
 
     def job(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT INTO events (timestamp_ms, value) VALUES (0, ?)", (value,))
+        connection.execute(
+            "INSERT INTO events (records, timestamp_ms, content) VALUES (1, 0, ?)", (value,)
+        )
         if message:
             raise ValueError(message)
 
@@ -59,8 +62,8 @@ def insert(value: bytes, message: str = "") -> Callable[[sqlite3.Connection], No
 
 
 async def values(database: Database) -> list[bytes]:
-    """The values of all records, in order."""
-    statement = 'SELECT value FROM events ORDER BY "offset"'
+    """The contents of all blocks, in order."""
+    statement = 'SELECT content FROM events ORDER BY "offset"'
     return await database.read(lambda at: [value for (value,) in at.execute(statement)])
 
 
@@ -188,7 +191,8 @@ async def test_no_more_is_written_than_the_file_may_hold(tmp_path: Path) -> None
 
     database = Database(tmp_path / "a.db", connect=limited)
     log = Log(database)
-    appends = [log.append(EVENTS, [Entry(b"k", bytes(1_000))], NOW_MS) for _ in range(200)]
+    made = random.Random(1)
+    appends = [log.append(EVENTS, [Entry(b"k", made.randbytes(1_000))], NOW_MS) for _ in range(200)]
     results = await asyncio.gather(*appends, return_exceptions=True)
 
     stored = [result for result in results if isinstance(result, int)]

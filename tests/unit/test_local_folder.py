@@ -117,15 +117,16 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_file_of_a_later_release_is_refused(tmp_path: Path) -> None:
-    """An earlier release could not know what it leaves out."""
+@pytest.mark.parametrize(("version", "release"), [(1, "an earlier"), (3, "a later")])
+def test_a_file_of_another_format_is_refused(tmp_path: Path, version: int, release: str) -> None:
+    """This release could not know what it reads."""
     path = database_of(tmp_path)
     Database(path).close_now()
-    later = connect(path)
-    later.execute("PRAGMA user_version = 2")
-    later.close()
+    other = connect(path)
+    other.execute(f"PRAGMA user_version = {version}")
+    other.close()
 
-    with pytest.raises(FileRefused, match=r"a later release has written it \(format 2"):
+    with pytest.raises(FileRefused, match=rf"{release} release has written it \(format {version}"):
         Database(path)
 
 

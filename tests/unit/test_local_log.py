@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,8 +33,9 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 async def append(log: Log, topic: str, count: int, timestamp_ms: int, size: int = 10) -> None:
-    """Append records with some bytes each."""
-    await log.append(topic, [Entry(b"k", bytes(size))] * count, timestamp_ms)
+    """Append records with some bytes each, which cannot be compressed."""
+    made = random.Random(timestamp_ms)
+    await log.append(topic, [Entry(b"k", made.randbytes(size)) for _ in range(count)], timestamp_ms)
 
 
 async def read_up_to(database: Database, offset: int, state: int = 0) -> None:
@@ -97,7 +99,8 @@ async def test_no_more_is_accepted_than_can_be_read(database: Database) -> None:
 async def test_state_that_is_built_beside_keeps_no_event_out(database: Database) -> None:
     """It begins far behind; what it has still to read is only not deleted."""
     log = Log(database)
-    await append(log, EVENTS, 12, NOW_MS - 25 * HOUR_MS)
+    for count in (3, 9):
+        await append(log, EVENTS, count, NOW_MS - 25 * HOUR_MS)
     await read_up_to(database, 12)
     await read_up_to(database, 3, state=1)
 
@@ -112,7 +115,8 @@ async def test_old_records_that_were_read_are_deleted(database: Database) -> Non
     log = Log(database)
     for topic in (EVENTS, SPANS):
         await append(log, topic, 3, NOW_MS - 25 * HOUR_MS)
-        await append(log, topic, 2, NOW_MS - 2 * HOUR_MS)
+        for _ in range(2):
+            await append(log, topic, 1, NOW_MS - 2 * HOUR_MS)
         await append(log, topic, 1, NOW_MS)
     assert await trim(log, KEPT) == [Extent(0, 6), Extent(0, 6)], "nobody has read them"
 
@@ -122,6 +126,22 @@ async def test_old_records_that_were_read_are_deleted(database: Database) -> Non
     assert await trim(log, KEPT) == [Extent(3, 6), Extent(4, 6)]
     kept = await log.kept()
     assert (kept.aged, kept.crowded) == ({EVENTS: 3, SPANS: 4}, {EVENTS: 0, SPANS: 0})
+
+
+async def test_what_was_appended_together_is_deleted_together(database: Database) -> None:
+    """Once all of it was read."""
+    log = Log(database)
+    await append(log, EVENTS, 5, NOW_MS - 25 * HOUR_MS)
+    await read_up_to(database, 4)
+    before = await trim(log, KEPT)
+
+    await log.append(EVENTS, [Entry(b"k", b"v")], NOW_MS)
+    await read_up_to(database, 6, state=1)
+    await database.write(lambda at: at.execute('DELETE FROM positions WHERE "offset" = 4'))
+
+    assert before[0] == Extent(0, 5)
+    assert (await trim(log, KEPT))[0] == Extent(5, 6)
+    assert [one.offset for one in (await log.read({EVENTS: 0}))[EVENTS]] == [5]
 
 
 async def test_an_emptied_log_goes_on_at_its_end(database: Database, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_while_the_judge_is_behind_nothing_is_estimated_from_its_labels(
         board.close()
         showcase.worst.close()
     sre = found["figures"]["sre"]
-    assert (sre["behind"], found["off"] == []) == (behind, behind)
+    assert (sre["behind"], found["off"] == [], found["due"]) == (behind, behind, due)
     assert (sre["combined"] is None, sre["model"] is None) == (behind, behind)
     assert sre["human"] is not None
 

@@ -67,6 +67,7 @@ class Agreement:
     Attributes:
         kappa: Cohen's κ, 1 for equal grades, 0 for what chance gives.
         weighted: κ with quadratic weights, by which near grades count more than far ones.
+        good_kappa: Cohen's κ of good or not, on which the width of combined estimates depends.
         bias: The model's grade less people's, on average, in grades, -4 to 4.
         good: The share that the model finds good less that of people, -1 to 1.
         by_grade: For each grade of people, the number of results and the model's bias there.
@@ -79,6 +80,7 @@ class Agreement:
     table: Table
     kappa: Interval
     weighted: Interval
+    good_kappa: Interval
     bias: Interval
     good: Interval
     by_grade: Sequence[tuple[int, float | None]]
@@ -104,6 +106,7 @@ def agreement(pairs: Sequence[Pair], good_gain: int) -> Agreement:
         table,
         _interval(tables, table, lambda t: _kappa(t, (beyond != 0).astype(float))),
         _interval(tables, table, lambda t: _kappa(t, (beyond**2).astype(float))),
+        _interval(tables, table, lambda t: _kappa_of_good(t, good_gain)),
         _interval(tables, table, lambda t: _mean(t, beyond)),
         _interval(tables, table, lambda t: _mean(t, of_good)),
         [(int(row.sum()), _mean(row, beyond[grade])) for grade, row in enumerate(table)],
@@ -133,6 +136,12 @@ def _kappa(table: Table, weights: NDArray[np.float64]) -> float | None:
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
     by_chance = float((weights * expected).sum())
     return 1 - float((weights * table).sum()) / by_chance if by_chance else None
+
+
+def _kappa_of_good(table: Table, good_gain: int) -> float | None:
+    by_people = np.add.reduceat(table, [0, good_gain], axis=0)
+    found = np.add.reduceat(by_people, [0, good_gain], axis=1)
+    return _kappa(found, 1.0 - np.eye(2))
 
 
 def _interval(

@@ -63,7 +63,13 @@ def _combined(report: Mapping[str, Any]) -> dict[str, _Sampled]:
 
 def _value(one: _Sampled) -> Block:
     value, low, high = one.found
-    return {"value": value, "units": one.conversations, "ci_low": low, "ci_high": high}
+    return {
+        "value": value,
+        "n": one.conversations,
+        "units": one.conversations,
+        "ci_low": low,
+        "ci_high": high,
+    }
 
 
 def _compared(run: str, one: _Sampled, first: _Sampled) -> Block:

@@ -17,6 +17,9 @@ Figures = Mapping[str, Mapping[str, float | bool | None]]
 
 VALUE: Final = "value"
 ANY: Final = "any"
+COMBINED: Final = ".combined"
+"""The end of the names of estimates, by people and a model together. They are compared by intervals
+without a p that is adjusted, so they do not count for ``any``."""
 BOOLEAN_PARTS: Final = ("worse",)
 """Parts that are true or false and are written without a comparison."""
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -131,7 +134,8 @@ def violations(
     for gate in gates:
         name, part = resolve(gate, names, parts)
         for run, found in figures.items():
-            wanted = names if name == ANY else [name]
+            tested = [one for one in names if not one.endswith(COMBINED)]
+            wanted = tested if name == ANY else [name]
             if name == ANY and not any(_defined(found.get(one), part) for one in wanted):
                 said.append(
                     f"{gate.text!r}: nothing could be tested" + (f" in {run}" if run else "")

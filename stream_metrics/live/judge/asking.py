@@ -22,6 +22,7 @@ from stream_metrics.core.judge.options import AskOptions
 from stream_metrics.core.judge.prompt import Prompt, Texts, parse_grade, prompt_of
 from stream_metrics.live.judge.endpoint import Answer, Endpoint, EndpointFailed, Failure
 from stream_metrics.live.judge.ledger import Hold, Ledger
+from stream_metrics.live.judge.slots import Slots
 from stream_metrics.live.worker.retry import Reasons, Retry
 
 REASON: Final = "endpoint"
@@ -75,7 +76,7 @@ class Asker:
         self._counts = counts
         self._pause = pause
         self._monotonic = monotonic
-        self._slots = asyncio.Semaphore(options.concurrency)
+        self._slots = Slots(options.concurrency)
         self._asking: dict[Prompt, asyncio.Event] = {}
         self._answered = 0  # calls that the endpoint has answered
         self._beyond = (0, 0)  # tokens of prompts and answers beyond what was reserved, at most
@@ -85,9 +86,11 @@ class Asker:
         self._alone = asyncio.Lock()  # for the only call while the endpoint fails
         self._said = False  # that it fails
 
-    async def grade(self, texts: Texts) -> int | Ungraded:
+    async def grade(self, texts: Texts, order: int) -> int | Ungraded:
         """The grade of a document; raises ``Stopped``.
 
+        Of those that wait for a call, the one with the lowest ``order`` is asked about first: else
+        many turns would be half graded for long, and a crash would lose what was asked of them.
         When the budget is spent there is none, also where it is known from equal texts: turns with
         often returned documents alone would be no random sample.
         """
@@ -104,7 +107,7 @@ class Asker:
             await other.wait()  # somebody asks the same
         asking = self._asking[prompt] = asyncio.Event()
         try:
-            found = await self._ask(prompt)
+            found = await self._ask(prompt, order)
         finally:
             del self._asking[prompt]
             asking.set()
@@ -112,21 +115,16 @@ class Asker:
             self._cache.put(prompt, found)
         return found
 
-    async def _ask(self, prompt: Prompt) -> int | Ungraded:
+    async def _ask(self, prompt: Prompt, order: int) -> int | Ungraded:
         """Ask until there is a grade, or no hope of one."""
         failures, attempts, limited, answered = 0, 0, 0, self._answered
         while True:
-            async with self._slots, self._alone if self._fails else nullcontext():
-                while (left := self._not_before - self._monotonic()) > 0:
-                    await self._pause(left)
-                found = await self._attempt(prompt)
+            async with self._slots.held(order):
+                found = await self._call(prompt)
             if isinstance(found, int):
                 return found
             if found == "spent":
                 return "spent"
-            if found in ("minute", "held"):
-                await self._pause(ROOM_SECONDS)
-                continue
             failures += 1
             limited += found == "limited"
             # Before the first answer it is not known whether the endpoint or the document is ill.
@@ -136,6 +134,17 @@ class Asker:
             if found == "refused" or attempts >= self._options.attempts:
                 return "no_grade"
             await self._pause(_backoff_seconds(failures))
+
+    async def _call(self, prompt: Prompt) -> int | str:
+        """Make a call once the budget and the endpoint allow it; see ``_attempt``."""
+        while True:
+            async with self._alone if self._fails else nullcontext():
+                while (left := self._not_before - self._monotonic()) > 0:
+                    await self._pause(left)
+                found = await self._attempt(prompt)
+            if found not in ("minute", "held"):
+                return found
+            await self._pause(ROOM_SECONDS)
 
     async def _attempt(self, prompt: Prompt) -> int | str:
         """One call: its grade, or why there is none."""

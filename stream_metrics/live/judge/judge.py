@@ -190,9 +190,13 @@ class Judge:
         self._options = options
         self._monotonic = monotonic
         self._opened = False
+        self._begun = 0  # turns
+        self._ended = 0  # turns that have come to an outcome
+        self._ended_before = (0, 0)  # when none was due, and a minute ago
+        self._next_progress = monotonic() + LOG_SECONDS
         self._next_refresh = monotonic()
         self._logged: dict[tuple[str, str], float] = {}
-        self._ended: int | None = None  # the last day whose end was logged
+        self._spent_day: int | None = None  # the last day whose end was logged
         self._has_told_rate = False
         self.due_turns = 0
         """The turns that were due after the last round and have no outcome yet."""
@@ -237,7 +241,9 @@ class Judge:
                 room = max(0, MAX_ASKED - self._partitions.asked)
                 for turn in turns.due(due_ms, room):
                     turn.running = True
-                    self._partitions.ask(turns, asyncio.create_task(self._judge(turn)))
+                    self._begun += 1
+                    work = self._judge(turn, self._begun)
+                    self._partitions.ask(turns, asyncio.create_task(work))
 
     async def _draw(self) -> None:
         """Tell of turns that wait for their labels that they are in the sample."""
@@ -263,11 +269,12 @@ class Judge:
         rate = await self._retry(lambda: self._ledger.rate(day, self._options.rate))
         return self._sampler.includes(work.conversation_id, rate)
 
-    async def _judge(self, turn: OpenTurn) -> None:
+    async def _judge(self, turn: OpenTurn, order: int) -> None:
         try:
-            await self._safely(self._grade(turn))
+            await self._safely(self._grade(turn, order))
         finally:
             turn.running = False
+            self._ended += 1
 
     async def _safely(self, step: Awaitable[None]) -> None:
         """Take a step about one turn. A bug is counted, and ends this step alone."""
@@ -278,7 +285,7 @@ class Judge:
         except Exception as error:
             self._counts.bug(Bug.of(error))
 
-    async def _grade(self, turn: OpenTurn) -> None:
+    async def _grade(self, turn: OpenTurn, order: int) -> None:
         work = turn.work()
         if work is None:
             return
@@ -293,7 +300,7 @@ class Judge:
             return
         grades: dict[str, int] = {}
         for ask in work.asks:
-            found = await self._asker.grade(ask.texts)
+            found = await self._asker.grade(ask.texts, order)
             if not isinstance(found, int):
                 self._counts.judged("budget" if found == "spent" else found, 0)
                 return
@@ -313,6 +320,17 @@ class Judge:
         self._logged[work.agent, problem] = now + LOG_SECONDS
         log.warning("a turn cannot be graded", agent=work.agent, reason=problem, why=HELP[problem])
 
+    def _tell_progress(self) -> None:
+        """Log once a minute how many turns are done, while more are due than a minute's."""
+        now, (start, before) = self._monotonic(), self._ended_before
+        if not self.due_turns:
+            self._ended_before, self._next_progress = (self._ended,) * 2, now + LOG_SECONDS
+        elif now >= self._next_progress:
+            self._ended_before, self._next_progress = (start, self._ended), now + LOG_SECONDS
+            if self.due_turns > self._ended - before:
+                done = self._ended - start
+                log.info("turns are being judged", done=done, of=done + self.due_turns)
+
     def _tell(self) -> None:
         """Export sizes and the budget; log once a day that it is spent, and once that the settings'
         rate does not count yet."""
@@ -320,6 +338,7 @@ class Judge:
         self.due_turns = parts.due(self._inputs.times())
         self._counts.sizes(parts.turns, parts.bytes, parts.asked, self.due_turns)
         self._counts.budget(state)
+        self._tell_progress()
         if state.rate not in (None, self._options.rate) and not self._has_told_rate:
             self._has_told_rate = True
             log.warning(
@@ -328,8 +347,8 @@ class Judge:
                 configured=self._options.rate,
             )
         ended_ms = state.spending.ended_ms
-        if ended_ms is not None and day_of(ended_ms) != self._ended:
-            self._ended = day_of(ended_ms)
+        if ended_ms is not None and day_of(ended_ms) != self._spent_day:
+            self._spent_day = day_of(ended_ms)
             log.error(
                 "the budget of the day is spent, so the sample ends until midnight, UTC",
                 calls=state.spending.calls,

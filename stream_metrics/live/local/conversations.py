@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 from stream_metrics.core.events.record import DeadLetter, Record
+from stream_metrics.live.local.blocks import blocks_before, records_of_key
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.tables import EVENTS
 from stream_metrics.live.ports import Arrived
@@ -25,23 +27,23 @@ class LocalConversationRecords:
 
     async def of_conversation(self, conversation_id: str, after: int, most: int) -> list[Arrived]:
         """See ``ConversationRecords.of_conversation``."""
-        statement = (
-            f'SELECT "offset", timestamp_ms, key, value FROM {EVENTS} '  # noqa: S608
-            'WHERE key = ? AND "offset" > ? ORDER BY "offset" LIMIT ?'
+        key = _key(conversation_id)
+        return await self._database.read(
+            lambda at: _bounded(islice(records_of_key(at, EVENTS, key, after), most))
         )
-        return await self._found(statement, (_key(conversation_id), after, most))
 
     async def newest(self, before: int | None, most: int) -> list[Arrived]:
         """See ``ConversationRecords.newest``."""
-        statement = (
-            f'SELECT "offset", timestamp_ms, key, value FROM {EVENTS} '  # noqa: S608
-            'WHERE "offset" < ? ORDER BY "offset" DESC LIMIT ?'
-        )
-        return await self._found(statement, (2**63 - 1 if before is None else before, most))
+        end = 2**63 - 1 if before is None else before
 
-    async def _found(self, statement: str, parameters: tuple[object, ...]) -> list[Arrived]:
         def find(connection: sqlite3.Connection) -> list[Arrived]:
-            return _bounded(connection.execute(statement, parameters))
+            records = (
+                record
+                for block in blocks_before(connection, EVENTS, end)
+                for record in reversed(block.unpacked(EVENTS))
+                if record.offset < end
+            )
+            return _bounded(islice(records, most))
 
         return await self._database.read(find)
 
@@ -76,12 +78,12 @@ def _key(conversation_id: str) -> bytes:
     return conversation_id.encode(errors="replace")
 
 
-def _bounded(rows: Iterable[tuple[int, int, bytes, bytes]]) -> list[Arrived]:
+def _bounded(records: Iterable[Record]) -> list[Arrived]:
     found: list[Arrived] = []
     left = READ_BYTES
-    for offset, timestamp_ms, key, value in rows:
-        left -= len(value or b"")
+    for record in records:
+        left -= len(record.value or b"")
         if found and left < 0:
             break
-        found.append(Arrived(offset, Record(value, key, timestamp_ms, EVENTS, 0, offset)))
+        found.append(Arrived(record.offset, record))
     return found

@@ -25,7 +25,7 @@ from stream_metrics.live.worker.source import SourceUnavailable
 BUSY_SECONDS: Final = 5.0  # how long to wait for another process that writes
 MAX_TOGETHER: Final = 64  # jobs in one transaction
 ROWS_A_CALL: Final = (64, 8, 1)  # so that few statements are prepared, whatever the number of rows
-PAGE_BYTES: Final = 16_384  # so that events, of some kB each, leave little of a page empty
+PAGE_BYTES: Final = 8_192  # each one that a write touches is written as a whole
 CACHE_KIB: Final = 16_384
 READER_CACHE_KIB: Final = 8_192  # what it reads is kept by the loop, and by the operating system
 CHECKPOINT_BYTES: Final = 8 << 20  # of the write-ahead log, from which on it is copied

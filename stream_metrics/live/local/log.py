@@ -10,17 +10,24 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from stream_metrics.core.events.record import Extent, Record
-from stream_metrics.live.local.database import Database, insert_rows
+from stream_metrics.live.local.blocks import (
+    Block,
+    add_blocks,
+    blocks_from,
+    delete_blocks,
+    empty_block,
+)
+from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
 from stream_metrics.live.local.tail import Tail
 from stream_metrics.live.worker.ahead import Decoded, DecodedRecord
 
 READ_RECORDS: Final = 2_000
 READ_BYTES: Final = 8 << 20
-NO_SPANS: Final = b'{"resourceSpans":[]}'
 TRIMMED_AT_ONCE: Final = 1_000  # records, so that others do not wait long for the writer
 
 
@@ -190,14 +197,12 @@ class Log:
 
     async def time_at(self, topic: str, extent: Extent) -> int | None:
         """The timestamp of the first record of the extent; None if there is none."""
-        statement = (
-            f'SELECT timestamp_ms FROM {topic} WHERE "offset" >= ? AND "offset" < ? '  # noqa: S608
-            'ORDER BY "offset" LIMIT 1'
-        )
-        found = await self._database.read(
-            lambda at: at.execute(statement, (extent.first, extent.end)).fetchone()
-        )
-        return None if found is None else int(found[0])
+
+        def look(connection: sqlite3.Connection) -> int | None:
+            block = next(blocks_from(connection, topic, extent.first), None)
+            return None if block is None or block.offset >= extent.end else block.timestamp_ms
+
+        return await self._database.read(look)
 
     # -- what readers have committed
 
@@ -254,11 +259,7 @@ def add(
     """Append entries in a transaction that is under way; the records that they become."""
     end = _extent(connection, topic).end
     records = [entry.at(topic, offset, timestamp_ms) for offset, entry in enumerate(entries, end)]
-    insert_rows(
-        connection,
-        f"INSERT INTO {topic} VALUES",
-        [(one.offset, one.timestamp_ms, one.key, one.value) for one in records],
-    )
+    add_blocks(connection, topic, records)
     connection.execute('UPDATE logs SET "end" = "end" + ? WHERE topic = ?', (len(records), topic))
     return records
 
@@ -272,22 +273,21 @@ def _extent(connection: sqlite3.Connection, topic: str) -> Extent:
 def _records(
     connection: sqlite3.Connection, topic: str, offset: int, max_records: int, max_bytes: int
 ) -> list[Record]:
-    statement = (
-        f'SELECT "offset", timestamp_ms, key, value FROM {topic} WHERE "offset" >= ? '  # noqa: S608
-        'ORDER BY "offset" LIMIT ?'
+    following = (
+        record
+        for block in blocks_from(connection, topic, offset)
+        for record in block.unpacked(topic)
+        if record.offset >= offset
     )
-    rows = connection.execute(statement, (offset, max_records))
-    return records_of(rows, topic, max_bytes)
+    return bounded(islice(following, max_records), max_bytes)
 
 
-def records_of(
-    rows: Iterable[tuple[int, int, bytes, bytes]], topic: str, max_bytes: int
-) -> list[Record]:
-    """Rows of a topic as records, up to the one with which they have so many bytes."""
+def bounded(records: Iterable[Record], max_bytes: int) -> list[Record]:
+    """The records up to the one with which their values have so many bytes."""
     found: list[Record] = []
-    for at, timestamp_ms, key, value in rows:
-        found.append(Record(value, key, timestamp_ms, topic, 0, at))
-        max_bytes -= len(value or b"")
+    for record in records:
+        found.append(record)
+        max_bytes -= len(record.value or b"")
         if max_bytes <= 0:
             break
     return found
@@ -322,7 +322,7 @@ def _unneeded(
 ) -> int:
     """The offset up to which records may be deleted.
 
-    Of spans, one is kept that is older than those that are needed: it shows that all these are
+    Of spans, a block is kept that is older than those that are needed: it shows that all these are
     there.
     """
     end = _read_up_to(connection, topic, extent)
@@ -341,9 +341,8 @@ def _needed_ms(
     connection: sqlite3.Connection, topic: str, end: int, retention: Retention, now_ms: int
 ) -> int:
     """The time since which spans tell which traces have begun before the record at ``end``."""
-    statement = f'SELECT timestamp_ms FROM {topic} WHERE "offset" = ?'  # noqa: S608
-    found = connection.execute(statement, (end,)).fetchone()
-    return (now_ms if found is None else int(found[0])) - retention.known_ms
+    block = next(blocks_from(connection, topic, end), None)
+    return (now_ms if block is None else block.timestamp_ms) - retention.known_ms
 
 
 def _trim(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
@@ -364,19 +363,19 @@ def _trim(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> 
 
 
 def _empty_aged(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
-    """Empty the first record of spans, which are kept for less long than it is kept itself."""
+    """Empty the first block of spans, which are kept for less long than it is kept itself."""
     extent = _extent(connection, SPANS)
     end = _read_up_to(connection, SPANS, extent)
-    if not retention.known_ms or end <= extent.first:
+    block = next(blocks_from(connection, SPANS, extent.first), None)
+    if not retention.known_ms or block is None or block.content is None or block.end > end:
         return False
     before_ms = min(
         now_ms - retention.ages_ms[SPANS], _needed_ms(connection, SPANS, end, retention, now_ms)
     )
-    statement = (
-        f'UPDATE {SPANS} SET value = ? WHERE "offset" = ? AND timestamp_ms < ? AND value != ?'  # noqa: S608
-    )
-    parameters = (NO_SPANS, extent.first, before_ms, NO_SPANS)
-    return connection.execute(statement, parameters).rowcount > 0
+    if block.timestamp_ms >= before_ms:
+        return False
+    empty_block(connection, SPANS, block)
+    return True
 
 
 def _delete_aged(
@@ -386,27 +385,33 @@ def _delete_aged(
     have been right: one far ahead must not keep all that come after it. If most are far ahead, the
     clock of now cannot be right."""
     extent = _extent(connection, topic)
-    statement = (
-        f'SELECT "offset", timestamp_ms FROM {topic} WHERE "offset" < ? '  # noqa: S608
-        'ORDER BY "offset" LIMIT ?'
-    )
     end = _unneeded(connection, topic, extent, retention, now_ms)
     age_ms = retention.ages_ms[topic]
-    before = extent.first
-    rows = connection.execute(statement, (end, TRIMMED_AT_ONCE)).fetchall()
+    blocks = _oldest(connection, topic, Extent(extent.first, end))
     latest_ms = now_ms + age_ms
-    if any(ms > latest_ms for _, ms in rows) and _mostly_after(connection, topic, latest_ms):
+    if any(block.timestamp_ms > latest_ms for block in blocks) and _mostly_after(
+        connection, topic, latest_ms
+    ):
         return False
-    for offset, timestamp_ms in rows:
-        if abs(now_ms - timestamp_ms) <= age_ms:
+    old = list(takewhile(lambda block: abs(now_ms - block.timestamp_ms) > age_ms, blocks))
+    return _delete(connection, topic, old, "aged")
+
+
+def _oldest(connection: sqlite3.Connection, topic: str, extent: Extent) -> list[Block]:
+    """The first blocks of an extent that are whole in it, of some ``TRIMMED_AT_ONCE`` records."""
+    found: list[Block] = []
+    records = 0
+    for block in blocks_from(connection, topic, extent.first):
+        records += block.records
+        if block.end > extent.end or (found and records > TRIMMED_AT_ONCE):
             break
-        before = offset + 1
-    return _delete(connection, topic, extent.first, before, "aged")
+        found.append(block)
+    return found
 
 
 def _mostly_after(connection: sqlite3.Connection, topic: str, time_ms: int) -> bool:
     """Whether more than half of the records are from after a time."""
-    statement = f"SELECT count(*) FROM {topic} WHERE timestamp_ms > ?"  # noqa: S608
+    statement = f"SELECT coalesce(sum(records), 0) FROM {topic} WHERE timestamp_ms > ?"  # noqa: S608
     [after] = connection.execute(statement, (time_ms,)).fetchone()
     extent = _extent(connection, topic)
     return bool(2 * after > extent.end - extent.first)
@@ -414,29 +419,27 @@ def _mostly_after(connection: sqlite3.Connection, topic: str, time_ms: int) -> b
 
 def _delete_oldest(connection: sqlite3.Connection, retention: Retention, now_ms: int) -> bool:
     """Delete some records of the topic whose first record is the oldest."""
-    oldest: list[tuple[int, str, Extent]] = []
+    oldest: list[tuple[int, str, list[Block]]] = []
     for topic in retention.ages_ms:
         extent = _extent(connection, topic)
         read = Extent(extent.first, _unneeded(connection, topic, extent, retention, now_ms))
-        statement = f'SELECT timestamp_ms FROM {topic} WHERE "offset" = ?'  # noqa: S608
-        found = connection.execute(statement, (extent.first,)).fetchone()
-        if found is not None and read.first < read.end:
-            oldest.append((found[0], topic, read))
+        if blocks := _oldest(connection, topic, read):
+            oldest.append((blocks[0].timestamp_ms, topic, blocks))
     if not oldest:
         return False
-    _, topic, read = min(oldest, key=lambda one: one[:2])
-    before = min(read.end, read.first + TRIMMED_AT_ONCE)
-    return _delete(connection, topic, read.first, before, "crowded")
+    _, topic, blocks = min(oldest, key=lambda one: one[:2])
+    return _delete(connection, topic, blocks, "crowded")
 
 
-def _delete(connection: sqlite3.Connection, topic: str, first: int, before: int, why: str) -> bool:
-    """Delete the records from ``first`` to before ``before``, and count them."""
-    if before <= first:
+def _delete(connection: sqlite3.Connection, topic: str, blocks: Sequence[Block], why: str) -> bool:
+    """Delete the first blocks of a topic, and count their records; whether there are any."""
+    if not blocks:
         return False
-    connection.execute(f'DELETE FROM {topic} WHERE "offset" < ?', (before,))  # noqa: S608
+    delete_blocks(connection, topic, blocks)
+    records = sum(block.records for block in blocks)
     connection.execute(
         f"UPDATE logs SET first = ?, {why} = {why} + ? WHERE topic = ?",  # noqa: S608
-        (before, before - first, topic),
+        (blocks[-1].end, records, topic),
     )
     return True
 

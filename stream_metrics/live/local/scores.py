@@ -25,8 +25,9 @@ from stream_metrics.core.telemetry.labels.evaluations import Evaluation, evaluat
 from stream_metrics.core.telemetry.labels.labels import UnusedScore
 from stream_metrics.core.telemetry.otlp.logs import LogRecord
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
+from stream_metrics.live.local.blocks import last_of_key, records_of_key
 from stream_metrics.live.local.database import Database, FileDamaged
-from stream_metrics.live.local.log import READ_BYTES, Backlog, Entry, Log, add, records_of
+from stream_metrics.live.local.log import READ_BYTES, Backlog, Entry, Log, add, bounded
 from stream_metrics.live.local.tables import EVENTS, SPANS
 from stream_metrics.live.worker.retry import Retry, Stopped
 from stream_metrics.live.worker.telemetry import BugCounts
@@ -93,8 +94,7 @@ class Scores:
             found: dict[str, _Trace] = {}
             for id_, arrived_ms, trace in rows:
                 if trace not in found:
-                    last = f'SELECT max("offset") FROM {SPANS} WHERE key = ?'  # noqa: S608
-                    [offset] = connection.execute(last, (trace.encode(),)).fetchone()
+                    offset = last_of_key(connection, SPANS, trace.encode())
                     found[trace] = _Trace([], arrived_ms, 0 if offset is None else offset + 1)
                 one = found[trace]
                 one.ids.append(id_)
@@ -118,16 +118,10 @@ class Scores:
 
     async def payloads(self, trace: str, after: int) -> list[Record]:
         """The next records of a trace behind an offset, at least one if there is any."""
-        statement = (
-            f'SELECT "offset", timestamp_ms, key, value FROM {SPANS} '  # noqa: S608
-            'WHERE key = ? AND "offset" > ? ORDER BY "offset"'
+        key = trace.encode()
+        return await self._database.read(
+            lambda at: bounded(records_of_key(at, SPANS, key, after), READ_BYTES)
         )
-
-        def read(connection: sqlite3.Connection) -> list[Record]:
-            rows = connection.execute(statement, (trace.encode(), after))
-            return records_of(rows, SPANS, READ_BYTES)
-
-        return await self._database.read(read)
 
     async def finish(self, ids: Sequence[int], labels: Sequence[Entry]) -> None:
         """Append labels to the events, and forget the scores."""

@@ -11,7 +11,7 @@ import sqlite3
 from typing import Final
 
 APPLICATION_ID: Final = 0x73_6D_31_00  # "sm1"
-VERSION: Final = 1
+VERSION: Final = 2
 
 _STATE: Final = """
 CREATE TABLE layout (id INTEGER PRIMARY KEY CHECK (id = 0), document BLOB NOT NULL);
@@ -120,19 +120,20 @@ CREATE TABLE letter_marks (                    -- what commands note about lette
 """
 
 _TOPIC: Final = """
-CREATE TABLE {topic} (
-    "offset" INTEGER PRIMARY KEY,
-    timestamp_ms INTEGER NOT NULL,             -- when it was received
-    key BLOB,
-    value BLOB
+CREATE TABLE {topic} (                         -- blocks of records
+    "offset" INTEGER PRIMARY KEY,              -- of the first
+    records INTEGER NOT NULL,                  -- how many
+    timestamp_ms INTEGER NOT NULL,             -- when they were received
+    content BLOB                               -- their keys and values; NULL if they were emptied
 );
 CREATE INDEX {topic}_by_time ON {topic} (timestamp_ms);
+CREATE TABLE {topic}_keys (                    -- which blocks have a key
+    key BLOB NOT NULL,
+    "offset" INTEGER NOT NULL,                 -- of the block
+    last INTEGER NOT NULL,                     -- the last record with the key in it
+    PRIMARY KEY (key, "offset")
+) WITHOUT ROWID;
 INSERT INTO logs (topic) VALUES ('{topic}');
-"""
-
-_BY_KEY: Final = """
-CREATE INDEX events_by_key ON events (key, "offset");
-CREATE INDEX spans_by_key ON spans (key, "offset");
 """
 
 _TRACES: Final = """
@@ -171,10 +172,11 @@ def refusal(connection: sqlite3.Connection) -> str | None:
         return None
     if owner != APPLICATION_ID:
         return "this is a database of another program. Choose another folder"
-    if version > VERSION:
+    if version != VERSION:
+        when = "a later" if version > VERSION else "an earlier"
+        advice = "Use that release, or a later one" if version > VERSION else "Use that release"
         return (
-            f"a later release has written it (format {version}; this one reads {VERSION}). Use "
-            "that release, or a later one"
+            f"{when} release has written it (format {version}; this one reads {VERSION}). {advice}"
         )
     return None
 
@@ -184,9 +186,8 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _has_tables(connection):
-            parts = [_STATE, _LOG, *(_TOPIC.format(topic=topic) for topic in TOPICS), _BY_KEY]
-            parts.append(_TRACES)
-            for statement in "".join(parts).split(";\n"):
+            topics = [_TOPIC.format(topic=topic) for topic in TOPICS]
+            for statement in "".join([_STATE, _LOG, *topics, _TRACES]).split(";\n"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -338,7 +338,9 @@ class Board:
         behind = estimates.behind(look.due_turns, self._running.of(window.name, None))
         buckets = self._running.buckets(window, view.agent)
         part = estimates.covered(buckets, figures.times(window, look.now_us))
-        return estimates.document(window.name, sums, by_agent, part, cut_off=cut_off, behind=behind)
+        return estimates.document(
+            window.name, sums, by_agent, part, cut_off=cut_off, behind=behind, due=look.due_turns
+        )
 
     def _operating(self, at: float) -> OperationsSample:
         """The operational metrics now; unknown if a bug keeps them from being read."""

@@ -63,13 +63,14 @@ def document(
     *,
     cut_off: bool = False,
     behind: Collection[str] = (),
+    due: int = 0,
 ) -> dict[str, Any] | None:
     """The estimates of a window, and where the model is off; None without a random sample.
 
     ``sums`` are those of the agents shown together, ``agents`` those of each, and ``part`` is what
-    the sample covers of the window. ``cut_off``: the
-    window reaches back into a day whose sample ended early, so it has no combined estimate.
-    Figures ``behind`` have no estimate from a model's labels, because many are yet to come.
+    the sample covers of the window. ``cut_off``: the window reaches back into a day whose sample
+    ended early, so it has no combined estimate. Figures ``behind`` have no estimate from a model's
+    labels, because those of ``due`` turns are yet to come.
     """
     found = estimates_of(sums)
     if not found:
@@ -82,6 +83,7 @@ def document(
         },
         "cut_off": cut_off,
         **part._asdict(),
+        "due": due,
         "off": [] if SRE in behind else judges_off(agents),
     }
 

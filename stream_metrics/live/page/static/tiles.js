@@ -79,7 +79,7 @@ function scopeText({ window, since, until }) {
 }
 
 /** Why nothing is estimated from a model's labels, if so. */
-const withoutModel = ({ behind, incomplete }) => behind ? "the judge has many turns yet to label"
+const withoutModel = ({ behind, incomplete }, due) => behind ? `the judge has ${plural(due, "turn")} yet to label`
   : incomplete ? "the model has not labelled over 5% of what was drawn for it" : null;
 
 /** Estimates from labels of random samples, if there are any. */
@@ -90,7 +90,7 @@ function estimateTiles({ estimates }) {
     const [title, format, fine, full] = ESTIMATED[name] ?? [`${name}, estimated`, percent, tenths, `Mean ${name} of searches`];
     const [who, best] = found.combined ? ["by people and a model together", found.combined] : ["by people alone", found.human];
     const off = name === "sre" && estimates.off.length ? ` The judge is ${estimates.off.join(", ")}.` : "";
-    const why = withoutModel(found);
+    const why = withoutModel(found, estimates.due);
     const cut = why ? (found.human ? ` ${why[0].toUpperCase()}${why.slice(1)}, so its labels do not count.` : "")
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,

@@ -1,0 +1,123 @@
+"""What people grade, as a table for spreadsheets: comma-separated values.
+
+Programs that open such files take some texts for formulas, numbers or dates, and write them back
+changed. So what identifies a row is in one cell that they take for text, and no cell begins like a
+formula, nor does what a program takes for one that expects another separator. Other cells are for
+people, and are not read back.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from stream_metrics.core.judge.people import Row
+
+GRADE: Final = "grade"
+KEY: Final = "row (do not change)"
+COLUMNS: Final = (GRADE, "question", "query", "title", "text", "asked at", KEY)
+CELL: Final = 32_000
+"""The most UTF-16 units of a cell; spreadsheets hold 32,767."""
+NOTHING: Final = "(no document: nothing to grade)"
+_FORMULA: Final = re.compile(r"""((?:^|[;\t\r\n])[\s"']*)(?=[=+\-@＝＋－＠])""")
+_SEPARATORS: Final = (",", ";", "\t")
+_GRADE: Final = re.compile(r"([0-9]{1,9})(?:[.,]0+)?")
+_BOMS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+
+class SheetError(ValueError):
+    """The file is no such table, or a row of it cannot be read; the message says which."""
+
+
+class _Key(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    conversation_id: str
+    turn: int
+    result_id: str | None
+    drawn: str
+
+
+def encode_sheet(rows: Iterable[Row]) -> tuple[bytes, int]:
+    """The table, and how many texts were cut because a cell does not hold more."""
+    out, cut = io.StringIO(newline=""), 0
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        key = json.dumps([row.conversation_id, row.turn, row.result_id, row.drawn])
+        texts = [row.question, row.query, row.title, row.text if row.result_id else NOTHING]
+        cells = [_cell(text) for text in texts]
+        cut += sum(is_cut for _, is_cut in cells)
+        grade = "" if row.grade is None else str(row.grade)
+        writer.writerow(
+            [grade, *(text for text, _ in cells), row.asked_at, key.replace(";", "\\u003b")]
+        )
+    return out.getvalue().encode("utf-8-sig", "replace"), cut
+
+
+def _cell(text: str) -> tuple[str, bool]:
+    """A text that no program takes for a formula, and whether it was cut.
+
+    >>> _cell("=HYPERLINK(A1)"), _cell("plain")
+    (("'=HYPERLINK(A1)", False), ('plain', False))
+    """
+    safe = _FORMULA.sub(r"\1'", text.replace("\0", " "))
+    units = safe.encode("utf-16-le", "replace")
+    return units[: 2 * CELL].decode("utf-16-le", "ignore"), len(units) > 2 * CELL
+
+
+def decode_sheet(data: bytes) -> Iterator[Row]:
+    """The rows of a table that people have filled in, without texts; raises ``SheetError``.
+
+    Other separators and encodings than those of ``encode_sheet`` are accepted, since programs
+    choose theirs: what is read back has ASCII characters only.
+    """
+    encoding = next((name for bom, name in _BOMS if data.startswith(bom)), "latin-1")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise SheetError(f"this is not {encoding}: {error.reason}") from None
+    separator = _separator(text)
+    read = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    try:
+        heads = [head.strip() for head in next(read, [])]
+        for name in (GRADE, KEY):
+            if name not in heads:
+                raise SheetError(f"there is no column {name!r}")
+        grade_at, key_at = heads.index(GRADE), heads.index(KEY)
+        for number, cells in enumerate(read, 2):
+            if any(cell.strip() for cell in cells):
+                cells += [""] * (len(heads) - len(cells))
+                yield _row(cells[grade_at].strip(), cells[key_at].strip(), number)
+    except csv.Error as error:
+        raise SheetError(str(error)) from None
+
+
+def _separator(text: str) -> str:
+    """The one that the row of heads has most."""
+    head = text[: text.find("\n") + 1] or text
+    return max(_SEPARATORS, key=head.count)
+
+
+def _row(grade: str, key: str, number: int) -> Row:
+    try:
+        found = msgspec.json.decode(key, type=_Key)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        raise SheetError(f"row {number}: {KEY!r} is not as it was exported") from None
+    given = _GRADE.fullmatch(grade)
+    if grade and given is None:
+        raise SheetError(f"row {number}: the grade {grade[:20]!r} is not a number from 0 to 4")
+    value = None if given is None else int(given[1])
+    return Row(
+        found.conversation_id,
+        found.turn,
+        None,
+        found.result_id,
+        *("", "", "", "", ""),
+        found.drawn,
+        value,
+    )

@@ -1,0 +1,87 @@
+"""Blocks of records in the SQLite file, against a list of the records."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_metrics.core.events.record import Record
+from stream_metrics.live.local import blocks as module
+from stream_metrics.live.local.blocks import (
+    NO_SPANS,
+    blocks_before,
+    blocks_from,
+    delete_blocks,
+    empty_block,
+    last_of_key,
+    records_of_key,
+)
+from stream_metrics.live.local.log import Entry, add
+from stream_metrics.live.local.tables import SPANS, create_tables
+
+KEYS = (b"a", b"b", b"")
+ENTRIES = st.tuples(
+    st.none() | st.sampled_from(KEYS),
+    st.none() | st.binary(max_size=12),
+    st.none() | st.integers(1, 3),
+).map(lambda parts: Entry(*parts))
+APPENDS = st.lists(st.tuples(st.lists(ENTRIES, min_size=1, max_size=9), st.integers(1, 3)))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks so small that most appends need several."""
+    monkeypatch.setattr(module, "BLOCK_RECORDS", 3)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 16)
+
+
+@given(APPENDS, st.integers(0, 9), st.integers(0, 60))
+def test_what_is_read_is_what_was_appended(
+    appends: list[tuple[list[Entry], int]], gone: int, at: int
+) -> None:
+    """From any offset on, backwards, by key, and after the first blocks are deleted or emptied."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        create_tables(connection)
+        kept = [one for entries, now in appends for one in add(connection, SPANS, entries, now)]
+        old = list(blocks_from(connection, SPANS, 0))[:gone]
+        assert [record for block in old for record in block.unpacked(SPANS)] == (
+            kept[: sum(block.records for block in old)]
+        )
+        if old:
+            delete_blocks(connection, SPANS, old[:-1])
+            empty_block(connection, SPANS, old[-1])
+            kept = [
+                Record(NO_SPANS, None, one.timestamp_ms, SPANS, 0, one.offset)
+                if one.offset < old[-1].end
+                else one
+                for one in kept
+                if one.offset >= old[-1].offset
+            ]
+
+        from_there = [
+            record
+            for block in blocks_from(connection, SPANS, at)
+            for record in block.unpacked(SPANS)
+        ]
+        before = [
+            record
+            for block in blocks_before(connection, SPANS, at)
+            for record in reversed(block.unpacked(SPANS))
+        ]
+        assert [one for one in from_there if one.offset >= at] == kept_from(kept, at)
+        assert [one for one in before if one.offset < at] == [
+            one for one in reversed(kept) if one.offset < at
+        ]
+        for key in KEYS:
+            of_key = [one for one in kept if one.key == key]
+            assert list(records_of_key(connection, SPANS, key, at)) == kept_from(of_key, at + 1)
+            assert last_of_key(connection, SPANS, key) == (of_key[-1].offset if of_key else None)
+
+
+def kept_from(records: list[Record], offset: int) -> list[Record]:
+    """The records from an offset on."""
+    return [one for one in records if one.offset >= offset]
