@@ -357,6 +357,8 @@ dist: .venv/dist/.ready chart-tools ## Build the files of a release in dist/, an
 lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	@$(PIN) --extra dev --upgrade --output-file constraints.txt pyproject.toml
 	@$(PIN) --constraint constraints.txt --output-file deploy/docker/requirements.txt pyproject.toml
+	@$(PIN) --constraint constraints.txt --extra judge --output-file deploy/docker/image-requirements.txt \
+		pyproject.toml
 	@$(PIN) --upgrade --output-file docs/requirements.txt docs/requirements.in
 	@$(PIN) --upgrade --output-file benchmarks/peers/requirements.txt benchmarks/peers/requirements.in
 	@$(PIN) --upgrade --output-file deploy/dist/requirements.txt deploy/dist/requirements.in

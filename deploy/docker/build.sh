@@ -8,7 +8,7 @@ wheels=${2:-}
 pip="$prefix/bin/python -m pip --disable-pip-version-check --no-cache-dir"
 
 python3 -m venv "$prefix"
-$pip install --quiet --require-hashes -r deploy/docker/requirements.txt
+$pip install --quiet --require-hashes -r deploy/docker/image-requirements.txt
 
 if [ -z "$wheels" ]; then
 	wheels=$(mktemp -d)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.service
 READER: Final = Path(__file__).parent / "compose_reader"
 OURS: Final = "stream-metrics:local"
 BUILT: Final = {OURS, "stream-metrics-agent:local"}
-PROFILES: Final = ("traffic", "otel")
+PROFILES: Final = ("traffic", "otel", "judge")
 ONCE: Final = {"topics"}  # exits when it is done
 UNWATCHED: Final = {*ONCE, "traffic", "agent", "collector"}  # nothing depends on their health
 SECRET: Final = re.compile(r"PASSWORD|SECRET|TOKEN|DIGEST_KEY|CREDENTIAL", re.IGNORECASE)
@@ -54,7 +54,7 @@ def test_every_part_of_the_system_is_a_service(services: dict[str, Service]) -> 
     assert set(services) == {
         "kafka", "topics", "redis", "worker-1", "worker-2", "traffic",
         "prometheus", "alertmanager", "grafana",
-        "collector", "bridge", "agent",
+        "collector", "bridge", "agent", "judge",
     }  # fmt: skip
 
 
@@ -97,6 +97,7 @@ def test_services_start_after_their_dependencies_are_healthy(services: dict[str,
             assert wait["condition"] == wanted
     assert set(services["worker-1"]["depends_on"]) == {"topics", "redis"}
     assert set(services["bridge"]["depends_on"]) == {"topics"}
+    assert set(services["judge"]["depends_on"]) == {"topics"}
     assert set(services["collector"]["depends_on"]) == {"topics"}
     assert set(services["topics"]["depends_on"]) == {"kafka"}
     assert set(services["grafana"]["depends_on"]) == {"prometheus"}
@@ -142,11 +143,11 @@ def test_commands_on_the_host_have_the_workers_settings(
 
 
 def test_the_stack_without_containers_has_the_same_ports(services: dict[str, Service]) -> None:
-    """``make stack`` prefers the ports of docker-compose.yml, except Grafana's."""
+    """``make stack`` prefers the ports of docker-compose.yml, of what it runs as well."""
     in_compose = {
         name.replace("-", " "): int(published(service))
         for name, service in services.items()
-        if service.get("ports") and name != "grafana"
+        if service.get("ports") and name not in ("grafana", "judge")
     }
 
     assert {name.lower(): port for name, port in PORTS.items()} == in_compose
@@ -200,7 +201,7 @@ def test_ports_are_open_only_on_this_machine(services: dict[str, Service]) -> No
     published = [port["published"] for port in ports]
 
     assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
-    assert len(published) == len(set(published)) == 10
+    assert len(published) == len(set(published)) == 11
 
 
 def test_files_that_are_mounted_exist(services: dict[str, Service]) -> None:
@@ -217,7 +218,7 @@ def test_commands_of_our_image_exist(services: dict[str, Service]) -> None:
     """Each is an existing command of stream-metrics with existing options."""
     commands = {tuple(s["command"]) for s in services.values() if s["image"] == OURS}
 
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command in commands:
         outcome = CliRunner().invoke(app, [*command, "--help"])
         assert outcome.exit_code == 0, outcome.output

@@ -169,7 +169,7 @@ async def test_the_image_works_with_its_default_command(
 def test_the_image_has_the_pinned_versions_of_the_tests() -> None:
     """The image installs the versions of constraints.txt."""
     tested = pins(image.REPOSITORY / "constraints.txt")
-    for name in ("requirements.txt", "build-requirements.txt"):
+    for name in ("requirements.txt", "image-requirements.txt", "build-requirements.txt"):
         shipped = pins(image.DOCKER / name)
 
         assert shipped
@@ -178,7 +178,16 @@ def test_the_image_has_the_pinned_versions_of_the_tests() -> None:
 
 def test_the_image_reads_traces_in_protobuf() -> None:
     """A bridge in a container reads what a Collector writes by default."""
-    assert "opentelemetry-proto" in pins(image.DOCKER / "requirements.txt")
+    assert "opentelemetry-proto" in pins(image.DOCKER / "image-requirements.txt")
+
+
+def test_the_image_can_judge() -> None:
+    """It has what a worker needs, and the extra of the judge."""
+    needed = pins(image.DOCKER / "requirements.txt")
+    shipped = pins(image.DOCKER / "image-requirements.txt")
+
+    assert needed.items() <= shipped.items()
+    assert "openai" in shipped
 
 
 def pins(path: Path) -> dict[str, str]:

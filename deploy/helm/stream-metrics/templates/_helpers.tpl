@@ -16,8 +16,25 @@
 {{- end }}
 {{- end }}
 
-{{- define "stream-metrics.bridgeName" -}}
-{{- printf "%s-bridge" (include "stream-metrics.fullname" .) }}
+{{/* The services that run, as JSON: workers, and bridge and judge on request. */}}
+{{- define "stream-metrics.parts" -}}
+{{- $parts := list "worker" }}
+{{- range list "bridge" "judge" }}
+{{- if (index $.Values .).enabled }}
+{{- $parts = append $parts . }}
+{{- end }}
+{{- end }}
+{{- toJson $parts }}
+{{- end }}
+
+{{/* The name of a part's objects: (dict "root" $ "part" "bridge"). */}}
+{{- define "stream-metrics.partName" -}}
+{{- include "stream-metrics.fullname" .root }}{{ if ne .part "worker" }}-{{ .part }}{{ end }}
+{{- end }}
+
+{{/* The job under which Prometheus scrapes a part, which rules and dashboards select. */}}
+{{- define "stream-metrics.job" -}}
+stream-metrics{{ if ne .part "worker" }}-{{ .part }}{{ end }}
 {{- end }}
 
 {{- define "stream-metrics.labels" -}}
@@ -72,12 +89,15 @@ app.kubernetes.io/component: {{ .part }}
 {{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
 {{- end }}
 
-{{- define "stream-metrics.port" -}}
-{{- include "stream-metrics.setting" (list . "web" "port") | default "9464" }}
+{{/* The port of a part: (dict "root" $ "part" "bridge"). */}}
+{{- define "stream-metrics.partPort" -}}
+{{- $usual := dict "worker" "9464" "bridge" "9474" "judge" "9484" }}
+{{- $table := eq .part "worker" | ternary "web" .part }}
+{{- include "stream-metrics.setting" (list .root $table "port") | default (get $usual .part) }}
 {{- end }}
 
-{{- define "stream-metrics.bridgePort" -}}
-{{- include "stream-metrics.setting" (list . "bridge" "port") | default "9474" }}
+{{- define "stream-metrics.port" -}}
+{{- include "stream-metrics.partPort" (dict "root" . "part" "worker") }}
 {{- end }}
 
 {{- define "stream-metrics.scheme" -}}

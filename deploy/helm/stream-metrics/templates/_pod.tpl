@@ -19,7 +19,7 @@ $(NAME) in a value, so that a dollar before a bracket is written twice.
 {{- /* A setting of the bridge tells `stream-metrics check` to look at its topics, too. */}}
 {{- if and .Values.bridge.enabled (not (include "stream-metrics.has" (list . "bridge" "port"))) }}
 - name: STREAM_METRICS_BRIDGE__PORT
-  value: {{ include "stream-metrics.bridgePort" . | quote }}
+  value: {{ include "stream-metrics.partPort" (dict "root" . "part" "bridge") | quote }}
 {{- end }}
 {{- range $table, $values := .Values.secrets }}
 {{- range $name, $from := $values }}
@@ -73,7 +73,7 @@ annotations:
 
 {{/*
 A pod's spec: (dict "root" $ "part" "worker" "args" (list …) "resources" …), and for services also
-"port", "values" (of .Values.worker or .Values.bridge) and "environment" (further variables as text).
+"port", "values" (of .Values.worker, .bridge or .judge) and "environment" (further variables as text).
 Service links are off because of a Service called stream-metrics: Kubernetes would set
 STREAM_METRICS_PORT in every pod of the namespace, which is no setting, so that nothing would start.
 */}}
@@ -196,4 +196,31 @@ volumes:
   {{- with $values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- end }}
+
+{{/* A bridge or a judge: (dict "root" $ "part" "bridge"). */}}
+{{- define "stream-metrics.deployment" -}}
+{{- $values := index .root.Values .part }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "stream-metrics.partName" . }}
+  labels:
+    {{- include "stream-metrics.selector" . | nindent 4 }}
+    {{- include "stream-metrics.labels" .root | nindent 4 }}
+spec:
+  replicas: {{ $values.replicas }}
+  revisionHistoryLimit: 3
+  {{- with $values.updateStrategy }}
+  strategy:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "stream-metrics.selector" . | nindent 6 }}
+  template:
+    metadata:
+      {{- include "stream-metrics.podMetadata" . | nindent 6 }}
+    spec:
+      {{- include "stream-metrics.podSpec" (merge (dict "args" (list .part) "values" $values "resources" $values.resources "port" (include "stream-metrics.partPort" .)) .) | trim | nindent 6 }}
 {{- end }}

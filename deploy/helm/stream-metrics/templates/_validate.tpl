@@ -10,6 +10,9 @@
 {{- if not (or (include "stream-metrics.has" (list . "state" "digest_key")) (include "stream-metrics.has" (list . "state" "digest_key_file")) (dig "state" "allow_empty_key" false .Values.settings)) }}
 {{- fail "no digest key: create a Secret with what `openssl rand -hex 32` prints, and name it, as in files.state.digest_key_file: {existingSecret: stream-metrics, key: digest-key}; for a trial, set settings.state.allow_empty_key to true" }}
 {{- end }}
+{{- if and .Values.judge.enabled (not (include "stream-metrics.has" (list . "judge" "model"))) }}
+{{- fail "judge.enabled, but no model: set settings.judge.model, and files.judge.key_file if its endpoint asks for a key" }}
+{{- end }}
 {{- $places := dict }}
 {{- range $map := list "settings" "secrets" "files" }}
 {{- range $table, $values := index $root.Values $map }}
