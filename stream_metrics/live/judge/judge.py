@@ -220,8 +220,8 @@ class Judge:
             turns = self._partitions.of(record.partition)
             if turns is not None:
                 turns.add(record, rate, now_ms)
-        self._start()
         await self._draw()
+        self._start()
         await self._inputs.commit()
         self._tell()
         return len(records)
@@ -246,11 +246,13 @@ class Judge:
                     self._partitions.ask(turns, asyncio.create_task(work))
 
     async def _draw(self) -> None:
-        """Tell of turns that wait for their labels that they are in the sample."""
+        """Tell of turns that wait for their labels that they are in the sample, before they may be
+        forgotten."""
+        full = self._partitions.bytes > self._options.open_bytes
         for number, read in self._inputs.times().items():
             turns = self._partitions.of(number)
-            if turns is not None and read.knows_labels:
-                found = turns.undrawn(read.time_ms, MAX_DRAWN)
+            if turns is not None and (read.knows_labels or full):
+                found = turns.undrawn(_ANY_TIME if full else read.time_ms, MAX_DRAWN)
                 await asyncio.gather(*(self._safely(self._tell_drawn(turn)) for turn in found))
 
     async def _tell_drawn(self, turn: OpenTurn) -> None:
