@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_metrics.core.engine.codec import (
@@ -232,6 +232,60 @@ def test_a_replay_counts_what_the_reference_has_besides(
     results = sum(len(won.entry["results"]) for won in searches)
     assert found[1:] == (len(searches), results, len(decisions), len(missing_labels))
     assert bool(found.turns) >= any(lost)
+
+
+def in_turn(*events: dict[str, Any]) -> list[list[KeyedRecord]]:
+    """A batch of one record for each event, in a turn of conversation ``c1``, a second apart."""
+    return [
+        [
+            (
+                b"c1",
+                json.dumps(
+                    {
+                        "event_id": f"e{at}",
+                        "occurred_at": START_S + at,
+                        "conversation_id": "c1",
+                        "turn": 1,
+                        **event,
+                    }
+                ).encode(),
+                None,
+            )
+        ]
+        for at, event in enumerate(events)
+    ]
+
+
+def search_of(*result_ids: str) -> dict[str, Any]:
+    """A search with these results."""
+    results = [{"result_id": one, "doc_id": one} for one in result_ids]
+    search = {"search_id": "s", "results": results}
+    return {"type": "search_iteration", "iteration": 1, "searches": [search]}
+
+
+def labels_of(*result_ids: str) -> dict[str, Any]:
+    """Labels of these results, in this order."""
+    labels = [{"result_id": one, "gain": 2} for one in result_ids]
+    return {"type": "relevance_labels", "labels": labels}
+
+
+@example(
+    in_turn(search_of("x", "y"), labels_of("x"), labels_of("y", "x"), search_of()),
+    Limits(waiting_labels=1),
+)
+@given(crowded(), LIMITS)
+def test_what_is_refused_does_not_depend_on_what_is_cached(
+    batches: list[list[KeyedRecord]], limits: Limits
+) -> None:
+    """State that is read anew for each batch is the state of a conversation that stays cached."""
+
+    async def run() -> None:
+        cached, reread = Kept(limits), Kept(limits)
+        await cached.take(batches, 100_000)
+        await reread.take(batches, 0)
+        assert await cached.stored("c1") == await reread.stored("c1")
+
+    asyncio.run(run())
 
 
 @given(st.data())
