@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -21,7 +22,7 @@ from stream_metrics.cli.common import (
 from stream_metrics.cli.judge_sources import keyed_records, named, settings_and_sources
 from stream_metrics.cli.places import DataOption
 from stream_metrics.cli.sources import SinceOption, UntilOption
-from stream_metrics.core.judge.pairs import PairCollector
+from stream_metrics.core.judge.pairs import GradedTwice, PairCollector
 from stream_metrics.lab.evaluation.agreement import Agreement, Drift, Interval, Pair, agreement
 
 ALL: Final = "all"
@@ -52,6 +53,8 @@ def judge_agreement(
     grade met which, the bias at each grade of people, and since when the bias has changed, if there
     is evidence of it.
 
+    Only turns in the random sample of people count, unless there are none.
+
     Exit code 2 if no result has both.
     """
     settings, read = settings_and_sources(config, sources, data)
@@ -60,7 +63,7 @@ def judge_agreement(
     for record in keyed_records(read, settings, since, until):
         collector.add(record)
     groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-    for one in collector.pairs():
+    for one in _drawn(collector.pairs()):
         release = one.release or NO_RELEASE
         pair = Pair(one.conversation_id, one.time_us, one.agent, release, one.human, one.model)
         for group in dict.fromkeys([(ALL, ALL), (one.agent, ALL), (one.agent, release)]):
@@ -85,6 +88,18 @@ def judge_agreement(
     if len(collector.labellers) > 1:
         names = printable(", ".join(sorted(collector.labellers)))
         stderr_console().print(f"several models or prompts have signed labels: {names}")
+
+
+def _drawn(pairs: Sequence[GradedTwice]) -> Sequence[GradedTwice]:
+    """The grades of turns that people were given at random; all, aloud, if there are none."""
+    drawn, note = [one for one in pairs if one.drawn], stderr_console().print
+    chosen = f"{len(pairs) - len(drawn):,} results are of turns that people chose"
+    if pairs and not drawn:
+        note(f"all {chosen}, so these figures may not hold for others")
+        return pairs
+    if len(drawn) < len(pairs):
+        note(f"left out: {chosen}")
+    return drawn
 
 
 def _has_releases(groups: dict[tuple[str, str], list[Pair]], agent: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -21,12 +20,14 @@ from stream_metrics.cli.common import (
     stderr_console,
 )
 from stream_metrics.cli.judge_sources import check_key, sampled_turns, settings_and_sources
-from stream_metrics.cli.kafka import run_kafka
+from stream_metrics.cli.label_events import (
+    GivenOption,
+    IntoKafkaOption,
+    checked_labels,
+    hand_over,
+)
 from stream_metrics.cli.places import DataOption
-from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
-from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import SinceOption, UntilOption
-from stream_metrics.core.events.decode import BadRecord
 from stream_metrics.core.judge.people import Row, people_events, rows
 from stream_metrics.core.judge.sheet import SheetError, decode_sheet, encode_sheet
 from stream_metrics.core.judge.turns import HELP
@@ -136,22 +137,8 @@ def import_people(
         str | None,
         typer.Option(help="Who gave the grades, for the events.", show_default=False),
     ] = None,
-    into_kafka: Annotated[
-        bool,
-        typer.Option(
-            "--into-kafka",
-            help="Send the labels to the last of `kafka.topics` instead of printing them.",
-        ),
-    ] = False,
-    given: Annotated[
-        str | None,
-        typer.Option(
-            "--time",
-            help="When the grades were given, in RFC 3339 or Unix microseconds. Default: when the "
-            "file was changed.",
-            show_default=False,
-        ),
-    ] = None,
+    into_kafka: IntoKafkaOption = False,
+    given: GivenOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Turn the grades that people gave into relevance labels, and print them.
@@ -174,13 +161,7 @@ def import_people(
         console.print(f"not listed: {len(left_out) - LISTED:,} more turns")
     if not events:
         raise UsageError(f"{file}: no turn gives labels")
-    ready = _ready(events, settings)
-    if into_kafka:
-        run_kafka(settings, send_events(settings, ready))
-        report(Counter(event.topic for event in ready), "table")
-        return
-    for event in ready:
-        typer.echo(event.value.decode())
+    hand_over(checked_labels(events, settings), settings, into_kafka=into_kafka)
 
 
 def _rows(file: Path) -> list[Row]:
@@ -206,14 +187,3 @@ def _rows(file: Path) -> list[Row]:
                 "number from 0 to 4, without quotes"
             ) from None
     return found
-
-
-def _ready(events: list[bytes], settings: Settings) -> list[CheckedEvent]:
-    """The events for the topic of labels; raises ``InputError`` for what a worker would reject."""
-    limits, now_us, ready = settings.engine_config().limits, time.time_ns() // 1000, []
-    for value in events:
-        one = check_event(value, limits, now_us)
-        if isinstance(one, BadRecord):
-            raise InputError(f"a worker would reject labels: {one.reason}: {one.message}")
-        ready.append(one._replace(topic=settings.kafka.topics[-1]))
-    return ready

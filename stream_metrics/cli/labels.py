@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -18,8 +17,12 @@ from stream_metrics.cli.common import (
     printable,
     stderr_console,
 )
-from stream_metrics.cli.kafka import run_kafka
-from stream_metrics.cli.send import CheckedEvent, check_event, report, send_events
+from stream_metrics.cli.label_events import (
+    GivenOption,
+    IntoKafkaOption,
+    checked_labels,
+    hand_over,
+)
 from stream_metrics.cli.settings import Settings
 from stream_metrics.cli.sources import (
     KAFKA,
@@ -29,8 +32,7 @@ from stream_metrics.cli.sources import (
     parse_marks,
 )
 from stream_metrics.cli.topic_source import TopicSource
-from stream_metrics.core.events.decode import BadRecord
-from stream_metrics.core.telemetry import HELP, Event
+from stream_metrics.core.telemetry import HELP
 from stream_metrics.lab.sources.evaluation_reader import EvaluationReader
 from stream_metrics.live.local.tables import SPANS
 
@@ -55,22 +57,8 @@ def labels(
             "folder of `stream-metrics serve`. May be repeated."
         ),
     ],
-    into_kafka: Annotated[
-        bool,
-        typer.Option(
-            "--into-kafka",
-            help="Send the labels to the last of `kafka.topics` instead of printing them.",
-        ),
-    ] = False,
-    given: Annotated[
-        str | None,
-        typer.Option(
-            "--time",
-            help="When scores were given that have no time of their own, in RFC 3339 or Unix "
-            "microseconds. Default: when their file was changed.",
-            show_default=False,
-        ),
-    ] = None,
+    into_kafka: IntoKafkaOption = False,
+    given: GivenOption = None,
     source: Annotated[
         Source | None,
         typer.Option(
@@ -135,13 +123,8 @@ def labels(
         raise UsageError(f"{', '.join(scores)}: no score in it; {found.others:,} records hold none")
     if not events:
         raise UsageError(f"none of {read:,} scores can be used: {reasons}")
-    ready = _ready(events, settings)
-    if into_kafka:
-        run_kafka(settings, send_events(settings, ready))
-        report(Counter(event.topic for event in ready), "table")
-    else:
-        for event in ready:
-            typer.echo(event.value.decode())
+    ready = checked_labels(((one.conversation, one.value) for one in events), settings)
+    hand_over(ready, settings, into_kafka=into_kafka)
     console.print(f"{read - len(unused):,} of {read:,} scores are used")
     if unused:
         console.print(f"not used: {reasons}", markup=False)
@@ -166,19 +149,3 @@ def _read(
                 stamp_us = record.timestamp_ms * 1000 if record.timestamp_ms else None
                 found.record(record.value, place, stamp_us if time_us is None else time_us)
     return found
-
-
-def _ready(events: Sequence[Event], settings: Settings) -> list[CheckedEvent]:
-    """The events for the topic of labels; raises ``UsageError`` for what a worker would reject."""
-    limits, topic = settings.engine_config().limits, settings.kafka.topics[-1]
-    now_us = time.time_ns() // 1000
-    ready = []
-    for event in events:
-        one = check_event(event.value, limits, now_us)
-        if isinstance(one, BadRecord):
-            raise UsageError(
-                f"a worker would reject a label of conversation {event.conversation!r}: "
-                f"{one.reason}: {one.message}"
-            )
-        ready.append(one._replace(topic=topic))
-    return ready

@@ -26,7 +26,7 @@ async def test_one_process_loses_nothing_and_counts_nothing_twice(
         traces=100,
         seconds=8,
         hold_seconds=0.5,
-        settle="1s",
+        settle_seconds=1,
         split=False,
         connections=2_000,
         only=KINDS,

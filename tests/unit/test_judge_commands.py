@@ -304,6 +304,25 @@ def test_agreement_finds_a_known_bias_and_its_drift(tmp_path: Path) -> None:
     assert "κ of good" in table.stdout
 
 
+def test_agreement_is_of_turns_that_people_were_given_at_random(tmp_path: Path) -> None:
+    """Those that they chose are left out, aloud; if there are no others, they count, aloud."""
+    path = stream(tmp_path, 40, kinder_from=99)
+    done = ran("judge", "agreement", str(path), "--format", "json")
+    assert json.loads(done.stdout)[0]["conversations"] == 40
+    assert "are of turns that people chose, so these figures may not hold" in done.stderr
+    sent = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in sent:
+        if event["event_id"] in {f"human-{n}" for n in range(30)} | {"model-35"}:
+            event["sample"] = "random"
+    erased = {"type": "forget", "event_id": "x", "conversation_id": "c3", "occurred_at": NOON_S}
+    again = next(e for e in sent if e["event_id"] == "human-3")
+    again = again | {"event_id": "later", "occurred_at": NOON_S + 9_000, "sample": "chosen"}
+    path.write_bytes(lines([*sent, again, erased | {"occurred_at": NOON_S + 8_000}]))
+    done = ran("judge", "agreement", str(path), "--format", "json")
+    assert json.loads(done.stdout)[0]["conversations"] == 29
+    assert "left out: " in done.stderr
+
+
 def test_agreement_needs_both(tmp_path: Path) -> None:
     """And says how to get them."""
     done = ran("judge", "agreement", str(recording(tmp_path)))

@@ -18,7 +18,10 @@ _INLINE, _LABEL = 0, 1
 
 
 class GradedTwice(NamedTuple):
-    """A result that both have graded; ``time_us`` is the time of its search."""
+    """A result that both have graded; ``time_us`` is the time of its search.
+
+    ``drawn``: its turn is in the random sample of people.
+    """
 
     conversation_id: str
     turn: int
@@ -28,6 +31,7 @@ class GradedTwice(NamedTuple):
     release: str | None
     human: int
     model: int
+    drawn: bool
 
 
 class _Result(NamedTuple):
@@ -51,6 +55,7 @@ class PairCollector:
         self._labels: dict[
             tuple[str, int, str, Source], tuple[tuple[int, Version], int | None]
         ] = {}
+        self._drawn: dict[tuple[str, int], Version] = {}  # by the latest event that says so
         self._forgotten: dict[str, tuple[int, str]] = {}
         self.labellers: set[str] = set()
 
@@ -70,6 +75,9 @@ class PairCollector:
             source: Source = "model" if is_model else "human"
             if is_model and sent.labeller:
                 self.labellers.add(sent.labeller)
+            elif not is_model and sent.sample == "random":
+                turn = (event.conversation_id, event.turn)
+                self._drawn[turn] = max(event.version, self._drawn.get(turn, event.version))
             for label in sent.labels or ():
                 self._label(event, label.result_id, source, _LABEL, label.gain)
 
@@ -114,9 +122,14 @@ class PairCollector:
                         result.release,
                         human,
                         model,
+                        self._is_drawn(conversation, turn),
                     )
                 )
         return sorted(found)
+
+    def _is_drawn(self, conversation: str, turn: int) -> bool:
+        version = self._drawn.get((conversation, turn))
+        return version is not None and not self._is_erased(conversation, version)
 
     def _gain(self, conversation: str, turn: int, result_id: str, source: Source) -> int | None:
         """The gain of a source, unless it gave none or it was erased."""

@@ -71,8 +71,8 @@ class LeftOut(NamedTuple):
 
 def people_events(
     filled: Iterable[Row], time_us: int, labeller: str | None
-) -> tuple[list[bytes], list[LeftOut]]:
-    """Labels of people, an event a turn, and the turns that are left out.
+) -> tuple[list[tuple[str, bytes]], list[LeftOut]]:
+    """Labels of people, an event a turn with its conversation, and the turns that are left out.
 
     ``time_us`` is when they were given: of two labels of a result the later one counts. The same
     rows at the same time give the same events. A turn is left out if not all its documents have a
@@ -87,7 +87,8 @@ def people_events(
             left_out.append(LeftOut(conversation, turn, why))
         else:
             graded = [row for row in each if row.result_id is not None]
-            events.append(_event(conversation, turn, graded, time_us, labeller))
+            event = _event(conversation, turn, graded, time_us, labeller)
+            events.append((conversation, event))
     return events, left_out
 
 

@@ -338,8 +338,9 @@ class Board:
         behind = estimates.behind(look.due_turns, self._running.of(window.name, None))
         buckets = self._running.buckets(window, view.agent)
         part = estimates.covered(buckets, figures.times(window, look.now_us))
+        due = look.due_turns
         return estimates.document(
-            window.name, sums, by_agent, part, cut_off=cut_off, behind=behind, due=look.due_turns
+            window.name, sums, by_agent, part, cut_off=cut_off, behind=behind, due=due
         )
 
     def _operating(self, at: float) -> OperationsSample:

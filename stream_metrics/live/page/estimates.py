@@ -68,9 +68,10 @@ def document(
     """The estimates of a window, and where the model is off; None without a random sample.
 
     ``sums`` are those of the agents shown together, ``agents`` those of each, and ``part`` is what
-    the sample covers of the window. ``cut_off``: the window reaches back into a day whose sample
-    ended early, so it has no combined estimate. Figures ``behind`` have no estimate from a model's
-    labels, because those of ``due`` turns are yet to come.
+    the sample covers of the window. ``cut_off``: the
+    window reaches back into a day whose sample ended early, so it has no combined estimate.
+    Figures ``behind`` have no estimate from a model's labels, because those of ``due`` turns are
+    yet to come.
     """
     found = estimates_of(sums)
     if not found:
@@ -82,8 +83,8 @@ def document(
             for figure, of in found.items()
         },
         "cut_off": cut_off,
-        **part._asdict(),
         "due": due,
+        **part._asdict(),
         "off": [] if SRE in behind else judges_off(agents),
     }
 
