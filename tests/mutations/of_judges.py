@@ -15,7 +15,43 @@ SPENT: Final = (
     "tests/property/test_judge.py::test_judges_that_write_one_log_never_spend_more_than_they_may"
 )
 
+SHEET: Final = "stream_metrics/core/judge/sheet.py"
+
 JUDGES: Final = (
+    Mutation(
+        "all turns at once",
+        "calls go to the turns that wait in the order in which they asked, a document each",
+        (
+            Edit(
+                "stream_metrics/live/judge/slots.py",
+                "(order, self._came, given)",
+                "(0, self._came, given)",
+            ),
+        ),
+        "tests/unit/test_judge_asking.py::test_turns_that_came_first_are_finished_first",
+        "assert ",
+    ),
+    Mutation(
+        "any turn was drawn",
+        "grades of turns that somebody has added count as a random sample of people",
+        (
+            Edit(
+                "stream_metrics/core/judge/people.py",
+                "if any(row.drawn != mark for row in turn):",
+                "if not all(row.drawn for row in turn):",
+            ),
+        ),
+        "tests/unit/test_judge_commands.py"
+        "::test_what_was_not_drawn_gives_no_label_of_a_random_sample",
+        "assert ",
+    ),
+    Mutation(
+        "a formula in a cell",
+        "a text that begins like a formula is one in a spreadsheet",
+        (Edit(SHEET, r"""_FORMULA.sub(r"\1'", """, r"""_FORMULA.sub(r"\1", """),),
+        "tests/unit/test_judge_sheet.py::test_no_cell_begins_like_a_formula",
+        "assert ",
+    ),
     Mutation(
         "calls in flight cost nothing",
         "what is reserved and not settled leaves room for other calls",

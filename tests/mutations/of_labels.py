@@ -135,5 +135,18 @@ LABEL_MUTATIONS: Final = (
         f"{SOURCES}::test_the_limit_of_waiting_labels_holds_for_each_source",
         "assert",
     ),
+    Mutation(
+        "labels of an event are refused in the order of their register",
+        "which of them is refused depends on what was cached",
+        (
+            Edit(
+                PLAN,
+                "            places[label[0].digest, label[1].turn_index, label[2]],\n",
+                "            0,\n",
+            ),
+        ),
+        "tests/property/test_limits.py::test_labels_of_an_event_are_refused_in_its_own_order",
+        "assert",
+    ),
 )
 """Each must be detected."""

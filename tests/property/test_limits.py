@@ -234,6 +234,70 @@ def test_a_replay_counts_what_the_reference_has_besides(
     assert bool(found.turns) >= any(lost)
 
 
+def in_turn(*events: dict[str, Any]) -> list[list[KeyedRecord]]:
+    """A batch of one record for each event, in a turn of conversation ``c1``, a second apart."""
+    return [
+        [
+            (
+                b"c1",
+                json.dumps(
+                    {
+                        "event_id": f"e{at}",
+                        "occurred_at": START_S + at,
+                        "conversation_id": "c1",
+                        "turn": 1,
+                        **event,
+                    }
+                ).encode(),
+                None,
+            )
+        ]
+        for at, event in enumerate(events)
+    ]
+
+
+def search_of(*result_ids: str) -> dict[str, Any]:
+    """A search with these results."""
+    results = [{"result_id": one, "doc_id": one} for one in result_ids]
+    search = {"search_id": "s", "results": results}
+    return {"type": "search_iteration", "iteration": 1, "searches": [search]}
+
+
+def labels_of(*result_ids: str) -> dict[str, Any]:
+    """Labels of these results, in this order."""
+    labels = [{"result_id": one, "gain": 2} for one in result_ids]
+    return {"type": "relevance_labels", "labels": labels}
+
+
+@given(crowded(), LIMITS)
+def test_what_is_refused_does_not_depend_on_what_is_cached(
+    batches: list[list[KeyedRecord]], limits: Limits
+) -> None:
+    """State that is read anew for each batch is the state of a conversation that stays cached."""
+    cached, reread = asyncio.run(both(batches, limits))
+
+    assert cached == reread
+
+
+def test_labels_of_an_event_are_refused_in_its_own_order() -> None:
+    """Although the register has another one, in which the label that was there first is first."""
+    batches = in_turn(search_of("x", "y"), labels_of("x"), labels_of("y", "x"), search_of())
+
+    cached, reread = asyncio.run(both(batches, Limits(waiting_labels=1)))
+
+    assert cached == reread
+
+
+async def both(
+    batches: list[list[KeyedRecord]], limits: Limits
+) -> tuple[StoredConversation, StoredConversation]:
+    """What is stored of ``c1`` by a partition that caches it, and by one that reads it anew."""
+    cached, reread = Kept(limits), Kept(limits)
+    await cached.take(batches, 100_000)
+    await reread.take(batches, 0)
+    return await cached.stored("c1"), await reread.stored("c1")
+
+
 @given(st.data())
 def test_forgets_under_tight_limits(data: st.DataObject) -> None:
     """No event fails, limits are kept, and the conversations add up to the windows."""

@@ -486,7 +486,7 @@ async def test_a_sample_of_a_part_of_the_turns_is_said_to_be_one(browser: Browse
         for said in (
             re.compile("For the turns of 24h since .*, as none of the others is in a sample"),
             "3 not labelled whole by the model",
-            "The model has not labelled over 5% of what was drawn for it, so its labels do not",
+            "Over 5% of what was drawn for the model is not labelled by it, so its labels do not",
         ):
             await expect(tile.locator(".usual")).to_contain_text(said)
         assert looked.complaints == []

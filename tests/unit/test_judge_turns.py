@@ -113,6 +113,14 @@ def test_a_turn_without_labels_is_undrawn_when_it_has_been_due_for_a_while() -> 
     assert undrawn(turns, 999) == [turn]
 
 
+def test_a_turn_is_undrawn_at_the_latest_when_it_is_forgotten() -> None:
+    """Where that is soon after it is due."""
+    turns = opened(settle_ms=KEPT_MS - 10_000)
+    add(turns, search({"doc_id": "a", "title": "A"}))
+    assert undrawn(turns, 899) == []
+    assert len(undrawn(turns, 900)) == 1
+
+
 @pytest.mark.parametrize("is_labelled", [True, False])
 def test_a_turn_of_which_an_event_says_that_it_is_in_the_sample_is_drawn(
     *, is_labelled: bool

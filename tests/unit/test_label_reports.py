@@ -104,8 +104,8 @@ def test_a_comparison_says_of_which_run_the_model_has_not_labelled_its_sample() 
     left_out.report["estimates"]["all"]["sre"]["incomplete"] = True
 
     assert notes_of([run("before", GOOD), left_out], {}) == [
-        "after has no combined estimate of sre, because the model has not labelled over 5% of what "
-        "was drawn for it"
+        "after has no combined estimate of sre, because over 5% of what was drawn for the model is "
+        "not labelled by it"
     ]
 
 

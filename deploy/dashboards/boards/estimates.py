@@ -13,7 +13,7 @@ LENGTH: Final = "24h"
 _OF: Final = (("", ""), ("_lower", ", at least"), ("_upper", ", at most"))
 _EMPTY: Final = (
     "Empty where no labels have `sample: random`, while judges have many turns yet to label, and "
-    "where the model has not labelled over 5% of what was drawn for it; needs the recording rules."
+    "where over 5% of what was drawn for the model is not labelled; needs the recording rules."
 )
 
 

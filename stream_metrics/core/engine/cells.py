@@ -145,7 +145,8 @@ CODES: Final[dict[str, Series]] = {
     ),
     "L": Series(
         "label_sums", ("figure", "sample", "sum"), ESTIMATES, ("24h",),
-        "Sums over conversations of random samples, for estimates; of NDCG in ten-thousandths",
+        "Sums over conversations of random samples, for estimates; of NDCG in ten-thousandths. "
+        "`unlabelled`: of what was drawn for the model and has no labels of it",
         (None, tuple(SUMS), SUMS[BOTH]),
     ),
 }  # fmt: skip

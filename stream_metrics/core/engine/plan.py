@@ -409,19 +409,13 @@ class Plan:
         excess = sum([counted[turn.number] for turn in all_turns]) - most
         if excess <= 0:
             return
-        found = [label for turn in turns for label in waiting(turn, kind)]
-        if labels is None:
-            found.sort(key=lambda label: label[0].version)
-        else:
-            places = {
-                (register.turn_index, key): place
-                for register in kind.registers[:3]
-                for place, key in enumerate(labels.items[register.event_index])
-            }
-            found = [label for label in found if label[0] is labels]
-            found.sort(
-                key=lambda label: (label[1].turn_index, places[label[1].turn_index, label[2]])
-            )
+        found = [
+            label
+            for turn in turns
+            for label in waiting(turn, kind)
+            if labels is None or label[0] is labels
+        ]
+        _sort_by_event(found, kind)
         for event, register, key in found[-excess:]:
             turn = self._conversation.turns[event.turn]
             del turn.winners[register.turn_index][key], event.items[register.event_index][key]
@@ -492,6 +486,25 @@ def _all_placed(plan: TurnPlan, labels: WinningEvent) -> bool:
 def _extra_values(search: Search) -> int:
     assert search.fingerprints is not None  # loaded before any search may change
     return search.fingerprints.extra_values
+
+
+def _sort_by_event(found: list[WaitingLabel], kind: EventType) -> None:
+    """Sort labels by the versions of their events, and those of an event as they stand in it.
+
+    The order of a register tells what was there before, which is not stored.
+    """
+    places: dict[tuple[bytes, int, Any], int] = {}
+    for event in {label[0].digest: label[0] for label in found}.values():
+        for register in kind.registers[:3]:
+            for place, key in enumerate(event.items[register.event_index]):
+                places[event.digest, register.turn_index, key] = place
+    found.sort(
+        key=lambda label: (
+            label[0].version,
+            label[1].turn_index,
+            places[label[0].digest, label[1].turn_index, label[2]],
+        )
+    )
 
 
 def waiting_labels(turn: Turn, kind: EventType) -> int:

@@ -313,12 +313,13 @@ class OpenTurns:
         return sum(not turn.running for turn in waiting)
 
     def undrawn(self, now_ms: int, most: int) -> list[OpenTurn]:
-        """The turns that have been due for as long as it took until they were, of which no event
-        says that they are in the sample.
+        """The turns that have been due for as long as it took until they were, or are about to be
+        forgotten, and of which no event says that they are in the sample.
 
         At most so many; they are not returned again until something of them comes.
         """
-        before_ms = now_ms - self._times.settle_ms
+        times = self._times
+        before_ms = now_ms - min(times.settle_ms, times.kept_ms - times.settle_ms)
         waiting = takewhile(lambda turn: self._is_due(turn, before_ms), self._undrawn)
         found = list(islice(waiting, most))
         for turn in found:

@@ -133,8 +133,8 @@ def _about_estimates(run: Run) -> list[str]:
     if not figures:
         return []
     return [
-        f"{run.name} has no combined estimate of {', '.join(figures)}, because the model has not "
-        "labelled over 5% of what was drawn for it"
+        f"{run.name} has no combined estimate of {', '.join(figures)}, because over 5% of what "
+        "was drawn for the model is not labelled by it"
     ]
 
 

@@ -220,8 +220,8 @@ class Judge:
             turns = self._partitions.of(record.partition)
             if turns is not None:
                 turns.add(record, rate, now_ms)
-        self._start()
         await self._draw()
+        self._start()
         await self._inputs.commit()
         self._tell()
         return len(records)
@@ -246,7 +246,8 @@ class Judge:
                     self._partitions.ask(turns, asyncio.create_task(work))
 
     async def _draw(self) -> None:
-        """Tell of turns that wait for their labels that they are in the sample."""
+        """Tell of turns that wait for their labels that they are in the sample, before they may be
+        forgotten."""
         for number, read in self._inputs.times().items():
             turns = self._partitions.of(number)
             if turns is not None and read.knows_labels:

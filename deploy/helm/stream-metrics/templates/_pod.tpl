@@ -1,9 +1,10 @@
 {{/*
-The environment of every container: settings, secrets, and the paths of files. Kubernetes would replace
-$(NAME) in a value, so that a dollar before a bracket is written twice.
+The environment of a container: settings, secrets, and the paths of files: (dict "root" $ "part" "worker").
+Kubernetes would replace $(NAME) in a value, so that a dollar before a bracket is written twice.
 */}}
 {{- define "stream-metrics.environment" -}}
-{{- range $table, $values := .Values.settings }}
+{{- $root := .root }}
+{{- range $table, $values := $root.Values.settings }}
 {{- if kindIs "map" $values }}
 {{- range $name, $value := $values }}
 {{- if not (kindIs "invalid" $value) }}
@@ -17,11 +18,11 @@ $(NAME) in a value, so that a dollar before a bracket is written twice.
 {{- end }}
 {{- end }}
 {{- /* A setting of the bridge tells `stream-metrics check` to look at its topics, too. */}}
-{{- if and .Values.bridge.enabled (not (include "stream-metrics.has" (list . "bridge" "port"))) }}
+{{- if and $root.Values.bridge.enabled (not (include "stream-metrics.has" (list $root "bridge" "port"))) }}
 - name: STREAM_METRICS_BRIDGE__PORT
-  value: {{ include "stream-metrics.partPort" (dict "root" . "part" "bridge") | quote }}
+  value: {{ include "stream-metrics.partPort" (dict "root" $root "part" "bridge") | quote }}
 {{- end }}
-{{- range $table, $values := .Values.secrets }}
+{{- range $table, $values := include "stream-metrics.given" (dict "of" $root.Values.secrets "part" .part) | fromJson }}
 {{- range $name, $from := $values }}
 {{- if $from }}
 - name: {{ printf "STREAM_METRICS_%s__%s" $table $name | upper }}
@@ -32,7 +33,7 @@ $(NAME) in a value, so that a dollar before a bracket is written twice.
 {{- end }}
 {{- end }}
 {{- end }}
-{{- range $table, $values := .Values.files }}
+{{- range $table, $values := include "stream-metrics.given" (dict "of" $root.Values.files "part" .part) | fromJson }}
 {{- range $name, $from := $values }}
 {{- if $from }}
 - name: {{ printf "STREAM_METRICS_%s__%s" $table $name | upper }}
@@ -40,6 +41,12 @@ $(NAME) in a value, so that a dollar before a bracket is written twice.
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* Secrets or files that a part gets, as JSON: what judges need for the model is for them alone. */}}
+{{- define "stream-metrics.given" -}}
+{{- $of := default dict .of }}
+{{- eq .part "judge" | ternary $of (omit $of "judge") | toJson }}
 {{- end }}
 
 {{/* What the workers have in addition: their name in the group, if they keep one. */}}
@@ -80,6 +87,7 @@ STREAM_METRICS_PORT in every pod of the namespace, which is no setting, so that 
 {{- define "stream-metrics.podSpec" -}}
 {{- $root := .root }}
 {{- $values := .root.Values }}
+{{- $files := include "stream-metrics.given" (dict "of" $values.files "part" .part) | fromJson }}
 {{- with $values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -135,7 +143,7 @@ containers:
       {{- toYaml . | nindent 6 }}
     {{- end }}
     env:
-      {{- include "stream-metrics.environment" $root | trim | nindent 6 }}
+      {{- include "stream-metrics.environment" (dict "root" $root "part" .part) | trim | nindent 6 }}
       {{- with .environment }}
       {{- . | nindent 6 }}
       {{- end }}
@@ -164,7 +172,7 @@ containers:
     volumeMounts:
       - name: tmp
         mountPath: /tmp
-      {{- if $values.files }}
+      {{- if $files }}
       - name: files
         mountPath: /etc/stream-metrics
         readOnly: true
@@ -176,12 +184,12 @@ volumes:
   - name: tmp
     emptyDir:
       sizeLimit: 64Mi
-  {{- if $values.files }}
+  {{- if $files }}
   - name: files
     projected:
       defaultMode: 0440
       sources:
-        {{- range $table, $names := $values.files }}
+        {{- range $table, $names := $files }}
         {{- range $name, $from := $names }}
         {{- if $from }}
         - {{ if $from.existingSecret }}secret{{ else }}configMap{{ end }}:

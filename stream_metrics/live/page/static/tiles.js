@@ -80,7 +80,7 @@ function scopeText({ window, since, until }) {
 
 /** Why nothing is estimated from a model's labels, if so. */
 const withoutModel = ({ behind, incomplete }, due) => behind ? `the judge has ${plural(due, "turn")} yet to label`
-  : incomplete ? "the model has not labelled over 5% of what was drawn for it" : null;
+  : incomplete ? "over 5% of what was drawn for the model is not labelled by it" : null;
 
 /** Estimates from labels of random samples, if there are any. */
 function estimateTiles({ estimates }) {
