@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -20,9 +23,11 @@ from stream_metrics.live.local.blocks import (
     last_of_key,
     records_of_key,
 )
-from stream_metrics.live.local.log import Entry, add
-from stream_metrics.live.local.tables import SPANS, create_tables
+from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.log import Entry, Log, Retention, add
+from stream_metrics.live.local.tables import EVENTS, SPANS, create_tables
 
+AGE_MS = 50
 KEYS = (b"a", b"b", b"")
 ENTRIES = st.tuples(
     st.none() | st.sampled_from(KEYS),
@@ -85,3 +90,60 @@ def test_what_is_read_is_what_was_appended(
 def kept_from(records: list[Record], offset: int) -> list[Record]:
     """The records from an offset on."""
     return [one for one in records if one.offset >= offset]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 8), st.integers(0, 60)),
+        st.tuples(st.just("read"), st.integers(0, 40), st.just(0)),
+        st.tuples(st.just("trim"), st.booleans().map(int), st.integers(0, 200)),
+    ),
+    max_size=20,
+)
+
+
+@given(STEPS, st.integers(1, 30))
+def test_retention_takes_the_oldest_blocks_that_were_read(
+    steps: list[tuple[str, int, int]], known_ms: int
+) -> None:
+    """Old ones, or any to make room, but none since which spans tell which traces have begun; and
+    what is left is as it was appended, but for a first block that is emptied."""
+    with TemporaryDirectory() as folder:
+        asyncio.run(retain(Path(folder) / "a.db", steps, known_ms))
+
+
+async def retain(path: Path, steps: list[tuple[str, int, int]], known_ms: int) -> None:
+    """Take the steps, and check what is left after each deletion."""
+    database = Database(path)
+    log = Log(database)
+    now, read, first, all_ = 1_000, 0, 0, list[Record]()
+    for step, number, passed_ms in steps:
+        now += passed_ms
+        if step == "append":
+            entries = [Entry(b"%d" % at, bytes(5 * at)) for at in range(number)]
+            offset = await log.append(SPANS, entries, now)
+            all_ += [one.at(SPANS, at, now) for at, one in enumerate(entries, offset)]
+        elif step == "read":
+            read = max(read, min(number, len(all_)))
+            await log.commit("reader", {SPANS: (read, "")})
+        else:
+            retention = Retention(
+                {EVENTS: AGE_MS, SPANS: AGE_MS}, 0 if number else 1 << 40, known_ms
+            )
+            while await log.trim(retention, now):
+                pass
+            before, first = first, (await log.extents([SPANS]))[SPANS].first
+            needed_ms = (all_[read].timestamp_ms or 0 if read < len(all_) else now) - known_ms
+            gone, left = all_[:first], (await log.read({SPANS: first}))[SPANS]
+            assert first <= read
+            assert all((one.timestamp_ms or 0) < needed_ms for one in gone)
+            assert number or all(
+                now - (one.timestamp_ms or 0) > AGE_MS for one in all_[before:first]
+            )
+            emptied = [one for one in left if one.value == NO_SPANS]
+            assert left[len(emptied) :] == all_[first + len(emptied) :]
+            assert [one.offset for one in left] == [*range(first, len(all_))]
+            assert all(
+                one.offset < read and now - (one.timestamp_ms or 0) > AGE_MS for one in emptied
+            )
+    await database.close()

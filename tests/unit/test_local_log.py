@@ -17,6 +17,7 @@ from stream_metrics.live.local.conversations import LocalConversationRecords
 from stream_metrics.live.local.database import Database, FileDamaged
 from stream_metrics.live.local.letters import LocalDeadLetters
 from stream_metrics.live.local.log import Backlog, Entry, Log, Retention
+from stream_metrics.live.local.scores import PIECE, Scores
 from stream_metrics.live.local.store import LocalStore
 from stream_metrics.live.local.tables import EVENTS, SPANS
 from stream_metrics.live.ports import BatchWrite, Position
@@ -277,3 +278,18 @@ async def test_a_damaged_block_is_told_as_a_damaged_file(database: Database, dam
         with pytest.raises(FileDamaged, match=r"is damaged.*records from offset 0.* Move it away"):
             await step
     assert [one.value for one in (await log.read({EVENTS: 2}))[EVENTS]] == [b"3"]
+
+
+async def test_a_trace_of_many_requests_is_read_in_pieces(database: Database) -> None:
+    """A read unpacks a block for each request, and others wait for it."""
+    log, scores = Log(database), Scores(database, lambda: NOW_MS)
+    for number in range(2 * PIECE + 1):
+        await log.append(SPANS, [Entry(b"t", b"%d" % number), Entry(b"other", b"")], NOW_MS)
+
+    pieces, after = [], -1
+    while piece := await scores.payloads("t", after):
+        after = piece[-1].offset
+        pieces.append([one.value for one in piece])
+
+    every = [b"%d" % number for number in range(2 * PIECE + 1)]
+    assert pieces == [every[:PIECE], every[PIECE:-1], every[-1:]]

@@ -141,9 +141,9 @@ def records_of_key(
 
 def last_of_key(connection: sqlite3.Connection, topic: str, key: bytes) -> int | None:
     """The offset of the last record with a key."""
-    statement = f"SELECT max(last) FROM {topic}_keys WHERE key = ?"  # noqa: S608
-    [offset] = connection.execute(statement, (key,)).fetchone()
-    return None if offset is None else int(offset)
+    statement = f'SELECT last FROM {topic}_keys WHERE key = ? ORDER BY "offset" DESC LIMIT 1'  # noqa: S608
+    found = connection.execute(statement, (key,)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def delete_blocks(connection: sqlite3.Connection, topic: str, blocks: Iterable[Block]) -> None:

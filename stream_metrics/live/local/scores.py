@@ -10,6 +10,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -34,6 +35,9 @@ from stream_metrics.live.worker.telemetry import BugCounts
 
 LOOKED_AT: Final = 1_000  # scores in a round, whose labels are one transaction
 LOOK_MS: Final = 500  # how often, while all have to wait
+PIECE: Final = (
+    100  # records of a trace that are read at once, each of which may be in its own block
+)
 LARGE_BYTES: Final = 1 << 18  # of spans that are interpreted beside the event loop
 
 T = TypeVar("T")
@@ -120,7 +124,7 @@ class Scores:
         """The next records of a trace behind an offset, at least one if there is any."""
         key = trace.encode()
         return await self._database.read(
-            lambda at: bounded(records_of_key(at, SPANS, key, after), READ_BYTES)
+            lambda at: bounded(islice(records_of_key(at, SPANS, key, after), PIECE), READ_BYTES)
         )
 
     async def finish(self, ids: Sequence[int], labels: Sequence[Entry]) -> None:
