@@ -214,6 +214,27 @@ async def test_a_spent_budget_ends_the_sample_aloud(
     assert "the budget of the day is spent" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"settle": "2s", "turn_max": "3s"}, id="they are forgotten soon"),
+        pytest.param({"turn_max": "1h", "open_bytes": 1 << 20}, id="others need the room"),
+    ],
+)
+async def test_turns_without_labels_are_drawn_before_they_are_dropped(
+    tmp_path: Path, endpoint: ModelEndpoint, more: dict[str, Any]
+) -> None:
+    """However short they are kept: else a spent budget would look like a whole sample."""
+    chosen = settings(tmp_path, endpoint, tokens_per_day=1, **more)
+    async with judging(chosen) as (process, receiver):
+        for number in range(12):
+            events = conversation(number)
+            events[0]["searches"][0]["results"][0]["snippet"] = "long " * 60_000
+            await post(receiver, lines(events))
+        await settled(process, 12, "budget")
+        await all_drawn(process, 12)
+
+
 async def all_drawn(process: ServeProcess, turns: int) -> None:
     """Wait until the labels say of so many turns that they are in the sample."""
 

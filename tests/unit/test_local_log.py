@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest_asyncio
 
 from stream_metrics.core.events.record import DeadLetter, Extent, Record
 from stream_metrics.live.local import log as module
-from stream_metrics.live.local.database import Database
+from stream_metrics.live.local.conversations import LocalConversationRecords
+from stream_metrics.live.local.database import Database, FileDamaged
 from stream_metrics.live.local.letters import LocalDeadLetters
 from stream_metrics.live.local.log import Backlog, Entry, Log, Retention
 from stream_metrics.live.local.store import LocalStore
@@ -242,3 +244,36 @@ async def test_only_readers_that_are_handed_records_make_others_wait(database: D
     assert not waiting.done()
     reads.tails[EVENTS].take(0, 1)
     await waiting
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "bit", "another"])
+async def test_a_damaged_block_is_told_as_a_damaged_file(database: Database, damage: str) -> None:
+    """Whoever meets it: readers of the log and of a conversation, and retention."""
+    log, records = Log(database), LocalConversationRecords(database)
+    await log.append(EVENTS, [Entry(b"k", bytes(range(256))), Entry(b"k", b"2")], NOW_MS)
+    await log.append(EVENTS, [Entry(b"k", b"3")], NOW_MS)
+    await read_up_to(database, 3)
+
+    def spoil(connection: sqlite3.Connection) -> None:
+        each = 'SELECT content FROM events ORDER BY "offset"'
+        [content], [other] = connection.execute(each).fetchall()
+        middle = len(content) // 2
+        made = {
+            "empty": b"",
+            "cut": content[:-7],
+            "bit": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+            "another": other,
+        }[damage]
+        connection.execute('UPDATE events SET content = ? WHERE "offset" = 0', (made,))
+
+    await database.write(spoil)
+
+    for step in (
+        log.read({EVENTS: 1}),
+        records.newest(None, 9),
+        records.of_conversation("k", -1, 9),
+        log.trim(Retention({EVENTS: 0, SPANS: 0}, 1 << 40), NOW_MS + 1),
+    ):
+        with pytest.raises(FileDamaged, match=r"is damaged.*records from offset 0.* Move it away"):
+            await step
+    assert [one.value for one in (await log.read({EVENTS: 2}))[EVENTS]] == [b"3"]

@@ -23,7 +23,7 @@ from stream_metrics.core.judge.budget import day_of
 from stream_metrics.core.judge.labels import label_events, sample_event
 from stream_metrics.core.judge.sample import Sampler
 from stream_metrics.core.judge.turns import HELP, OpenTurn, OpenTurns, Problem, Work
-from stream_metrics.live.judge.asking import Asker
+from stream_metrics.live.judge.asking import Asker, Ungraded
 from stream_metrics.live.judge.ledger import Ledger, State
 from stream_metrics.live.worker.retry import RetryPolicy, Stopped
 from stream_metrics.live.worker.telemetry import BugCounts
@@ -248,19 +248,23 @@ class Judge:
     async def _draw(self) -> None:
         """Tell of turns that wait for their labels that they are in the sample, before they may be
         forgotten."""
-        full = self._partitions.bytes > self._options.open_bytes
         for number, read in self._inputs.times().items():
             turns = self._partitions.of(number)
-            if turns is not None and (read.knows_labels or full):
-                found = turns.undrawn(_ANY_TIME if full else read.time_ms, MAX_DRAWN)
-                await asyncio.gather(*(self._safely(self._tell_drawn(turn)) for turn in found))
+            if turns is not None and read.knows_labels:
+                found = turns.undrawn(read.time_ms, MAX_DRAWN)
+                await asyncio.gather(*(self._safely(self._draw_waiting(turn)) for turn in found))
 
-    async def _tell_drawn(self, turn: OpenTurn) -> None:
+    async def _draw_waiting(self, turn: OpenTurn) -> None:
         work = turn.work()
-        # A turn without documents needs no grade, and one that cannot be graded is in no sample.
-        if work is None or work.problem is not None or not work.asks:
-            return
-        if await self._is_sampled(work):
+        if work is not None and work.problem is None and await self._is_sampled(work):
+            await self._tell_drawn(turn, work)
+
+    async def _tell_drawn(self, turn: OpenTurn, work: Work) -> None:
+        """Tell once that a turn is in the sample, unless it has no documents and so needs no grade.
+
+        One that cannot be graded is in no sample.
+        """
+        if work.asks and not turn.is_drawn:
             event = sample_event(work, model=self._options.model, judge=self._options.judge)
             await self._retry(lambda: self._labels.send(work.conversation_id, [event]))
             turn.grade(())
@@ -297,16 +301,19 @@ class Judge:
             self._log_problem(work, work.problem)
             self._counts.judged(work.problem, 0)
             return
-        if self._ledger.is_spent:  # also for turns without documents
-            self._counts.judged("budget", 0)
-            return
         grades: dict[str, int] = {}
-        for ask in work.asks:
+        # Also turns without documents get none once the budget is spent.
+        ungraded: Ungraded | None = "spent" if self._ledger.is_spent else None
+        for ask in work.asks if ungraded is None else ():
             found = await self._asker.grade(ask.texts, order)
             if not isinstance(found, int):
-                self._counts.judged("budget" if found == "spent" else found, 0)
-                return
+                ungraded = found
+                break
             grades[ask.result_id] = found
+        if ungraded is not None:
+            await self._tell_drawn(turn, work)  # now, since it may be dropped from here on
+            self._counts.judged("budget" if ungraded == "spent" else ungraded, 0)
+            return
         model, judge = self._options.model, self._options.judge
         events = label_events(work, grades, model=model, judge=judge)
         await self._retry(lambda: self._labels.send(work.conversation_id, events))

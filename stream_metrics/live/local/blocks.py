@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -28,11 +28,20 @@ BLOCK_BYTES: Final = 256 << 10
 NO_SPANS: Final = b'{"resourceSpans":[]}'
 """The value of records whose block was emptied."""
 
-_LEVEL: Final = 1
 _COLUMNS: Final = '"offset", records, timestamp_ms, content'
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[tuple[bytes | None, bytes | None]]).decode
+_COMPRESSION: Final[Mapping[int, int]] = {
+    zstd.CompressionParameter.compression_level: 1,
+    zstd.CompressionParameter.checksum_flag: 1,
+}
+
+
+class BlockDamaged(sqlite3.DatabaseError):
+    """The content of a block is not what was stored; SQLite has no checksums that would tell."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
 class Block(NamedTuple):
@@ -53,14 +62,24 @@ class Block(NamedTuple):
         at, stamp, content = self.offset, self.timestamp_ms, self.content
         if content is None:
             return [Record(NO_SPANS, None, stamp, topic, 0, n) for n in range(at, self.end)]
-        pairs = _decode(zstd.decompress(content))
+        pairs = self._pairs(content)
         return [Record(value, key, stamp, topic, 0, n) for n, (key, value) in enumerate(pairs, at)]
 
     def distinct_keys(self) -> set[bytes]:
         """The keys of its records."""
         if self.content is None:
             return set()
-        return {key for key, _ in _decode(zstd.decompress(self.content)) if key is not None}
+        return {key for key, _ in self._pairs(self.content) if key is not None}
+
+    def _pairs(self, content: bytes) -> list[tuple[bytes | None, bytes | None]]:
+        """The keys and values; raises ``BlockDamaged``."""
+        try:
+            pairs = _decode(zstd.decompress(content))
+        except (zstd.ZstdError, msgspec.MsgspecError) as error:
+            raise BlockDamaged(f"the records from offset {self.offset} on: {error}") from error
+        if len(pairs) != self.records:
+            raise BlockDamaged(f"the records from offset {self.offset} on are not {self.records}")
+        return pairs
 
 
 def add_blocks(connection: sqlite3.Connection, topic: str, records: Sequence[Record]) -> None:
@@ -68,7 +87,9 @@ def add_blocks(connection: sqlite3.Connection, topic: str, records: Sequence[Rec
     blocks, keys = list[Block](), list[tuple[bytes, int, int]]()
     for part in _parts(records):
         first = part[0]
-        content = zstd.compress(_encode([(one.key, one.value) for one in part]), _LEVEL)
+        content = zstd.compress(
+            _encode([(one.key, one.value) for one in part]), options=_COMPRESSION
+        )
         blocks.append(Block(first.offset, len(part), first.timestamp_ms or 0, content))
         last = {one.key: one.offset for one in part}
         keys += [(key, first.offset, offset) for key, offset in last.items() if key is not None]
