@@ -117,16 +117,25 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize(("version", "release"), [(1, "an earlier"), (3, "a later")])
-def test_a_file_of_another_format_is_refused(tmp_path: Path, version: int, release: str) -> None:
-    """This release could not know what it reads."""
+@pytest.mark.parametrize(
+    ("version", "release", "way"),
+    [
+        (1, "an earlier", "Choose another folder"),
+        (3, "a later", "Use that release, or a later one"),
+    ],
+)
+def test_a_file_of_another_format_is_refused(
+    tmp_path: Path, version: int, release: str, way: str
+) -> None:
+    """This release could not know what it reads. The message says how to go on."""
     path = database_of(tmp_path)
     Database(path).close_now()
     other = connect(path)
     other.execute(f"PRAGMA user_version = {version}")
     other.close()
 
-    with pytest.raises(FileRefused, match=rf"{release} release has written it \(format {version}"):
+    written = rf"{release} release has written it \(format {version}.* {way}"
+    with pytest.raises(FileRefused, match=written):
         Database(path)
 
 

@@ -174,7 +174,9 @@ def refusal(connection: sqlite3.Connection) -> str | None:
         return "this is a database of another program. Choose another folder"
     if version != VERSION:
         when = "a later" if version > VERSION else "an earlier"
-        advice = "Use that release, or a later one" if version > VERSION else "Use that release"
+        advice = "Use that release, or a later one"
+        if version < VERSION:
+            advice = "Choose another folder; that release can still replay and record this one"
         return (
             f"{when} release has written it (format {version}; this one reads {VERSION}). {advice}"
         )
