@@ -485,7 +485,7 @@ async def test_a_sample_of_a_part_of_the_turns_is_said_to_be_one(browser: Browse
         await expect(tile.locator(".about")).to_contain_text("by people alone")
         for said in (
             re.compile("For the turns of 24h since .*, as none of the others is in a sample"),
-            "3 not labelled whole by the model",
+            "24 by a model alone. 3 conversations, of these or others, are not labelled whole by the",
             "Over 5% of what was drawn for the model is not labelled by it, so its labels do not",
         ):
             await expect(tile.locator(".usual")).to_contain_text(said)

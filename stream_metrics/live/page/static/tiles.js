@@ -64,11 +64,13 @@ const ESTIMATED = {
 };
 const inOrder = (figures) => [...new Set([...Object.keys(ESTIMATED), ...Object.keys(figures)])].filter((name) => name in figures);
 
-/** How many conversations of the random samples are labelled, and by whom. */
+/** How many conversations of the random samples are labelled, and by whom. Those that the model has not labelled whole may be among the others. */
 function sampleText({ both, people, model, unlabelled }) {
-  const by = [[both, "by people and a model"], [people, "by people"], [model, "by a model alone"],
-    [unlabelled, "not labelled whole by the model"]].filter(([n]) => n);
-  return by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} ${who}`).join(", ");
+  const by = [[both, "by people and a model"], [people, "by people"], [model, "by a model alone"]].filter(([n]) => n);
+  const labelled = by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} ${who}`).join(", ");
+  const these = labelled ? ", of these or others," : "";
+  const not = unlabelled ? ` ${plural(unlabelled, "conversation")}${these} ${unlabelled === 1 ? "is" : "are"} not labelled whole by the model.` : "";
+  return `${labelled || "none yet"}.${not}`;
 }
 
 /** Of which turns the samples are, where they do not cover the whole window. */
@@ -95,7 +97,7 @@ function estimateTiles({ estimates }) {
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,
       full: `${full}, from labels of random samples in ${estimates.window}`,
-      usual: `For ${scopeText(estimates)}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
+      usual: `For ${scopeText(estimates)}, from labels of random samples: ${sampleText(found.conversations)}${off}${cut}` };
     if (best === null && found.model === null) return { ...tile, value: NONE, exact: null, about: why ?? "nothing is labelled yet" };
     if (best === null) return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone; nobody has checked it" };
     const [value, low, high] = best;
