@@ -81,7 +81,8 @@ function scopeText({ window, since, until }) {
 }
 
 /** Why nothing is estimated from a model's labels, if so. */
-const withoutModel = ({ behind, incomplete }, due) => behind ? `the judge has ${plural(due, "turn")} yet to label`
+const withoutModel = ({ behind, incomplete }, { due, no_grades: stuck }) => behind
+  ? `the judge has ${plural(due, "turn")} yet to label${stuck ? ": its endpoint gives no grades" : ""}`
   : incomplete ? "over 5% of what was drawn for the model is not labelled by it" : null;
 
 /** Estimates from labels of random samples, if there are any. */
@@ -92,7 +93,7 @@ function estimateTiles({ estimates }) {
     const [title, format, fine, full] = ESTIMATED[name] ?? [`${name}, estimated`, percent, tenths, `Mean ${name} of searches`];
     const [who, best] = found.combined ? ["by people and a model together", found.combined] : ["by people alone", found.human];
     const off = name === "sre" && estimates.off.length ? ` The judge is ${estimates.off.join(", ")}.` : "";
-    const why = withoutModel(found, estimates.due);
+    const why = withoutModel(found, estimates);
     const cut = why ? (found.human ? ` ${why[0].toUpperCase()}${why.slice(1)}, so its labels do not count.` : "")
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,
