@@ -28,8 +28,18 @@ from stream_metrics.cli.label_events import (
 )
 from stream_metrics.cli.places import DataOption
 from stream_metrics.cli.sources import SinceOption, UntilOption
-from stream_metrics.core.judge.people import Row, people_events, rows
-from stream_metrics.core.judge.sheet import SheetError, decode_sheet, encode_sheet
+from stream_metrics.core.engine.beyond_limit import counted
+from stream_metrics.core.judge.people import (
+    LISTED_ROWS,
+    Filled,
+    FilledError,
+    LeftOut,
+    Row,
+    decode_lines,
+    people_events,
+    rows,
+)
+from stream_metrics.core.judge.sheet import decode_sheet, encode_sheet
 from stream_metrics.core.judge.turns import HELP
 from stream_metrics.lab.sources.unchanged import InputError
 
@@ -146,44 +156,46 @@ def import_people(
     Labels are `relevance_labels` events, an object a line, as [bold]send[/bold] takes them. They
     say that their turns were drawn at random, so a turn is left out and listed if not all its
     documents have a grade, or if they are not those that were exported. Exit code 2 if none can be
-    used.
+    used, or if a grade is not from 0 to 4.
     The same file gives the same events, so sending them twice has no effect.
     """
     settings = load_settings(config, connects=into_kafka)
     time_us = os.stat(file).st_mtime_ns // 1000 if given is None else parse_time("--time", given)
-    events, left_out = people_events(_rows(file), time_us, labeller)
+    events, left_out = people_events(_filled(file), time_us, labeller)
     console = stderr_console()
-    for conversation, turn, why in left_out[:LISTED]:
-        console.print(
-            printable(f"left out: conversation {conversation!r}, turn {turn}: {why}"), markup=False
-        )
+    for one in left_out[:LISTED]:
+        where = f"conversation {one.conversation_id!r}, turn {one.turn}"
+        why = one.why + _places(one, "row" if _is_sheet(file) else "line")
+        console.print(printable(f"left out: {where}: {why}"), markup=False)
     if len(left_out) > LISTED:
-        console.print(f"not listed: {len(left_out) - LISTED:,} more turns")
+        console.print(f"not listed: {counted(len(left_out) - LISTED, 'more turn')}")
     if not events:
         raise UsageError(f"{file}: no turn gives labels")
     hand_over(checked_labels(events, settings), settings, into_kafka=into_kafka)
 
 
-def _rows(file: Path) -> list[Row]:
-    """The rows of a file; raises ``InputError``, which names the first row that is none."""
-    found = []
+def _places(left_out: LeftOut, place: str) -> str:
+    """Where the documents are that have no grade: the first of them.
+
+    >>> _places(LeftOut("c", 1, "", [2, 3, 9]), "row")
+    ', in rows 2, 3, 9'
+    """
+    numbers = left_out.numbers
+    if not numbers:
+        return ""
+    first = ", ".join(map(str, numbers[:LISTED_ROWS]))
+    more = len(numbers) - LISTED_ROWS
+    others = f", and {more:,} more" if more > 0 else ""
+    return f", in {place}{'s' if len(numbers) > 1 else ''} {first}{others}"
+
+
+def _filled(file: Path) -> list[Filled]:
+    """The rows of a file; raises ``InputError``, which names those that are none."""
     try:
         data = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
-    if _is_sheet(file):
-        try:
-            return list(decode_sheet(data))
-        except SheetError as error:
-            raise InputError(f"{file}: {error}") from error
-    for number, line in enumerate(data.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            found.append(msgspec.json.decode(line, type=Row))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise InputError(
-                f"{file}, line {number}: this is no row of `judge export-for-people`; a grade is a "
-                "number from 0 to 4, without quotes"
-            ) from None
-    return found
+    try:
+        return decode_sheet(data) if _is_sheet(file) else decode_lines(data)
+    except FilledError as error:
+        raise InputError(f"{file}: {error}") from error

@@ -103,6 +103,11 @@ class RunningJudge:
         """See ``Judge.due_turns``."""
         return self._judge.due_turns
 
+    @property
+    def address(self) -> str:
+        """Where the model is, without secrets."""
+        return self._endpoint.address
+
     async def turn(self) -> None:
         """Run a round."""
         await self._judge.turn()

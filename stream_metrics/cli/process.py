@@ -153,6 +153,7 @@ class WorkerProcess:
             process=self.about_process,
             incomplete_until_ms=self.incomplete_until_ms,
             due_turns=self.due_turns,
+            gets_no_grades=self.gets_no_grades,
             on_bug=self.operations.bug,
             evidence=self._evidence,
         )
@@ -203,6 +204,10 @@ class WorkerProcess:
     def due_turns(self) -> int:
         """The turns that are due for a judge of this process and have no outcome yet."""
         return 0
+
+    def gets_no_grades(self) -> bool:
+        """Whether the endpoint of a judge of this process gives no grades."""
+        return False
 
     # -- the work -------------------------------------------------------------------------------
 

@@ -154,6 +154,10 @@ class ServeProcess(WorkerProcess):
         """See ``WorkerProcess.due_turns``."""
         return 0 if self.judge is None else self.judge.due_turns
 
+    def gets_no_grades(self) -> bool:
+        """See ``WorkerProcess.gets_no_grades``."""
+        return self.judge is not None and self.judge.gets_no_grades
+
     async def run(self) -> None:
         """Work until ``stop``; raises if the process must not start or go on."""
         prepare_process()

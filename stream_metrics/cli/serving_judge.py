@@ -36,6 +36,7 @@ class LocalJudge:
         registry: CollectorRegistry,
         clock: Clock,
     ) -> None:
+        self._settings = settings.judge
         self._metrics = JudgeMetrics(registry, [EVENTS])
         self._reasons: dict[str, str] = {}
         self._retry = RetryPolicy(self, lambda: None)
@@ -64,8 +65,20 @@ class LocalJudge:
         """The turns that are due and have no outcome yet."""
         return self._judge.due_turns
 
+    @property
+    def gets_no_grades(self) -> bool:
+        """Whether the model's endpoint gives none."""
+        return REASON in self._reasons
+
     async def run(self) -> None:
         """Judge until ``stop``."""
+        log.info(
+            "a judge grades turns",
+            model=self._settings.model,
+            endpoint=self._judge.address,
+            rate=self._settings.rate,
+            calls_per_minute=self._settings.calls_per_minute,
+        )
         await self._judge.run()
 
     def stop(self) -> None:

@@ -457,11 +457,18 @@ async def test_labels_of_a_judge_that_is_behind_are_not_shown(browser: Browser) 
     """The tile says so, of people's own estimate and where there is none."""
     cases = [
         (SAMPLED, "55\u202f%", "by people alone", "The judge has 3 turns yet to label"),
-        (judged(1, "it-desk", ("model",)), "–", "the judge has 3 turns yet to label", "1 conv"),
+        (
+            judged(1, "it-desk", ("model",)),
+            "–",
+            "yet to label: its endpoint gives no gra",
+            "1 conv",
+        ),
     ]
     for events, value, about, usual in cases:
         showcase = await Showcase.new(*events, now_us=NOON_US + 1)
-        showcase.board.inputs = replace(showcase.board.inputs, due_turns=lambda: 3)
+        showcase.board.inputs = replace(
+            showcase.board.inputs, due_turns=lambda: 3, gets_no_grades=lambda: True
+        )
         async with looking(browser, showcase) as looked:
             tile = looked.page.locator("#tile-estimate-sre")
             await expect(looked.tile("estimate-sre")).to_have_text(value)
@@ -485,7 +492,7 @@ async def test_a_sample_of_a_part_of_the_turns_is_said_to_be_one(browser: Browse
         await expect(tile.locator(".about")).to_contain_text("by people alone")
         for said in (
             re.compile("For the turns of 24h since .*, as none of the others is in a sample"),
-            "3 not labelled whole by the model",
+            "24 by a model alone. 3 conversations, of these or others, are not labelled whole",
             "Over 5% of what was drawn for the model is not labelled by it, so its labels do not",
         ):
             await expect(tile.locator(".usual")).to_contain_text(said)

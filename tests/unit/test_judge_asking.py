@@ -30,6 +30,7 @@ from stream_metrics.live.local.judge import LocalEntries
 from stream_metrics.live.worker.retry import RetryPolicy
 from tests import model_endpoint as model
 from tests.canaries import Canaries
+from tests.helpers import wait_until
 from tests.model_endpoint import ModelEndpoint
 
 TIMEOUT = 0.5
@@ -101,6 +102,7 @@ async def stand(
     concurrency: int = 4,
     writer: str = "w",
     speed: float = 100.0,
+    url: str | None = None,
 ) -> AsyncIterator[Stand]:
     """An asker of this endpoint, for which time passes at this speed while it waits."""
     noted, database = Noted(), Database(path / "judge.sqlite")
@@ -111,7 +113,7 @@ async def stand(
     )
     await ledger.open()
     client = OpenAiEndpoint(
-        EndpointOptions(endpoint.url, "secret", "m", 16, TIMEOUT, 0.0, "max_tokens")
+        EndpointOptions(url or endpoint.url, "secret", "m", 16, TIMEOUT, 0.0, "max_tokens")
     )
 
     async def pause(seconds: float) -> None:
@@ -436,3 +438,18 @@ async def test_an_endpoint_that_is_not_there_has_done_no_work() -> None:
         await client.ask(prompt_of(Texts("Who?", "", "", "text"), 100))
     kind: Failure = met.value.kind
     assert (kind, met.value.charged) == ("connection", False)
+    assert str(met.value) == "connection (Connection refused)"
+
+
+async def test_an_endpoint_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    """With its address, the system's reason and what to check."""
+    with model.model_endpoint() as gone:
+        address = gone.url
+    url = address.replace("//", "//ada:pass@") + "?token=1"
+    async with stand(tmp_path, gone, url=url, speed=0.01) as at:
+        asking = asyncio.create_task(at.grade("a document"))
+        await wait_until(lambda: bool(at.noted.told), 10, "nothing is told")
+        asking.cancel()
+    [why] = at.noted.told
+    assert f"endpoint, {address}, gives no grades: connection (Connection refused)" in why
+    assert "check `judge.url`" in why

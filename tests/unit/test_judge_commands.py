@@ -185,7 +185,8 @@ def test_grades_of_people_become_labels_of_whole_turns(tmp_path: Path) -> None:
     done = ran("judge", "import", str(out), "--labeller", "ada", "--time", "1781100000000000")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert {one["conversation_id"] for one in events} == drawn(0.25) - {unfinished}
-    assert f"conversation '{unfinished}'" in done.stderr
+    assert f"left out: conversation '{unfinished}', turn 1: 1 document without" in done.stderr
+    assert done.stderr.rstrip().endswith(f"a grade, in line {len(found)}")
     for one in events:
         assert (one["source"], one["sample"], one["labeller"]) == ("human", "random", "ada")
         name = one["conversation_id"]
@@ -218,7 +219,19 @@ def test_people_may_grade_in_a_spreadsheet(tmp_path: Path) -> None:
     sheet = tmp_path / "to-grade.csv"
     sheet.write_text(sheet.read_text("cp1252").replace("3;", "good;", 1))
     wrong = ran("judge", "import", str(sheet))
-    assert (wrong.returncode, "row 2: the grade 'good'" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "'good' in row 2" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("grade", [5, -1, 3.5, "3", True])
+def test_a_line_with_a_grade_that_is_none_is_refused(tmp_path: Path, grade: object) -> None:
+    """With the line."""
+    out = tmp_path / "to-grade.jsonl"
+    ran("judge", "export-for-people", str(out), str(recording(tmp_path)), environment=SET)
+    first, *others = [json.loads(line) | {"grade": 3} for line in out.read_text().splitlines()]
+    out.write_text("\n".join(json.dumps(row) for row in [first | {"grade": grade}, *others]))
+    done = ran("judge", "import", str(out))
+    said = f"1 grade is not one of 0, 1, 2, 3, 4: '{grade}' in line 1"
+    assert (done.returncode, done.stdout, said in done.stderr) == (2, "", True)
 
 
 def test_what_was_not_drawn_gives_no_label_of_a_random_sample(tmp_path: Path) -> None:

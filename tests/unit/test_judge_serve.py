@@ -364,6 +364,32 @@ async def test_how_far_a_judge_is_behind_is_logged_in_the_order_of_turns(
         await wait_until(is_told, 30, "nobody says how many turns are done")
 
 
+async def test_who_judges_and_that_all_is_done_is_logged(
+    tmp_path: Path,
+    endpoint: ModelEndpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The model, its address and the rate at the start; the end of a backlog, not of one turn."""
+    monkeypatch.setattr(judge, "BACKLOG_SECONDS", 0.0)
+    monkeypatch.setattr(judge, "BACKLOG_TURNS", 5)
+    said = ""
+
+    def is_told(what: str) -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return what in said
+
+    async with judging(settings(tmp_path, endpoint)) as (process, receiver):
+        await wait_until(partial(is_told, "a judge grades turns"), 30, "no judge is told")
+        assert f'"model": "m", "endpoint": "{endpoint.url}", "rate": 1.0' in said
+        await post(receiver, lines(conversation(0)))
+        await settled(process, 1)
+        await post(receiver, lines([e for number in range(1, 8) for e in conversation(number)]))
+        await wait_until(partial(is_told, "no turn is left to judge"), 30, "no end is told")
+    assert '"done": 1, "event": "no turn is left' not in said
+
+
 async def test_up_to_when_all_was_read_is_told(tmp_path: Path, endpoint: ModelEndpoint) -> None:
     """The time of the last look at the ends, once they were reached."""
     sample = "streammetrics_judge_complete_until_timestamp_seconds"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_metrics.core.judge.people import Row
-from stream_metrics.core.judge.sheet import CELL, SheetError, decode_sheet, encode_sheet
+from stream_metrics.core.judge.people import FilledError, Row
+from stream_metrics.core.judge.sheet import CELL, decode_sheet, encode_sheet
 
 FORMULA: Final = "=+-@＝＋－＠"
 AWKWARD: Final = st.text("=+-@;,\t\r\n \"'|!0ä\N{GRINNING FACE}", max_size=12)
@@ -49,7 +49,7 @@ def test_what_a_program_saves_is_read(rows: list[Row], separator: str, encoding:
     saved = out.getvalue().encode(encoding, "replace")
 
     assert [
-        (r.conversation_id, r.turn, r.result_id, r.drawn, r.grade) for r in decode_sheet(saved)
+        (r.conversation_id, r.turn, r.result_id, r.drawn, r.grade) for _, r in decode_sheet(saved)
     ] == [(r.conversation_id, r.turn, r.result_id, r.drawn, r.grade) for r in rows]
 
 
@@ -95,21 +95,35 @@ def test_a_text_that_no_cell_holds_is_cut() -> None:
         (b"", "no column 'grade'"),
         (b"grade,row\n3,x\n", "no column 'row (do not change)'"),
         (b"grade,row (do not change)\n\n3,\n", "row 3: 'row (do not change)' is not as"),
-        (b'grade,row (do not change)\nx,"[""c"",1,""r"",""d""]"\n', "row 2: the grade 'x'"),
+        (
+            b'grade,row (do not change)\nx,"[""c"",1,""r"",""d""]"\n',
+            "1 grade is not one of 0, 1, 2, 3, 4: 'x' in row 2",
+        ),
         (b"\xff\xfe\x00", "this is not utf-16"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_refused(content: bytes, why: str) -> None:
     """With the row."""
-    with pytest.raises(SheetError, match=re.escape(why)):
+    with pytest.raises(FilledError, match=re.escape(why)):
         list(decode_sheet(content))
 
 
-@pytest.mark.parametrize(
-    ("given_", "read"), [("3", 3), ("3.0", 3), ("3,00", 3), ("", None), ("7", 7)]
-)
+@pytest.mark.parametrize(("given_", "read"), [("3", 3), ("3.0", 3), ("3,00", 3), ("", None)])
 def test_a_grade_is_read_as_programs_write_it(given_: str, read: int | None) -> None:
-    """A whole number, maybe with a decimal point; which grades there are, import decides."""
+    """A whole number, maybe with a decimal point."""
     data = encode_sheet([row("text")])[0].decode().replace('""', f'"{given_}"', 1)
     [found] = decode_sheet(data.encode())
-    assert found.grade == read
+    assert found.row.grade == read
+
+
+def test_all_grades_that_are_none_are_named() -> None:
+    """The first ones with their rows, as a spreadsheet counts them, whatever is wrong with them."""
+    wrong = ["5", "9", "-1", "3.5", "good", "10", "3,5", "x", "y", "z", "a", "b"]
+    saved = encode_sheet([row("two\nlines")] * 13)[0].decode()
+    for grade in ["4", *wrong]:
+        saved = saved.replace('\r\n"",', f'\r\n"{grade}",', 1)
+    with pytest.raises(FilledError) as caught:
+        decode_sheet(saved.encode())
+    said = str(caught.value)
+    assert said.startswith("12 grades are not one of 0, 1, 2, 3, 4: '5' in row 3, '9' in row 4, ")
+    assert said.endswith("'z' in row 12, and 2 more")

@@ -8,12 +8,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from stream_metrics.core.engine.beyond_limit import counted
 from stream_metrics.core.events.times import rfc3339
 from stream_metrics.core.judge.prompt import Texts
 from stream_metrics.core.judge.turns import Work
 
 GRADES: Final = (0, 1, 2, 3, 4)
 NO_TEXTS: Final = Texts("", "", "", "")
+LISTED_ROWS: Final = 10
+NOT_DRAWN: Final = "its documents are not those that were drawn: some are missing, or were added"
+
+
+class FilledError(ValueError):
+    """A file that people have filled in is none, or has grades that are none; the message says
+    which."""
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -34,6 +42,17 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=False):
     text: str
     drawn: str
     grade: int | None = None
+
+
+class Filled(NamedTuple):
+    """A row that comes back, and where it was in its file: a row of a spreadsheet, or a line."""
+
+    number: int
+    row: Row
+
+
+class _AnyGrade(Row, frozen=True):
+    grade: Any = None
 
 
 def mark_of(conversation_id: str, turn: int, result_ids: Iterable[str]) -> str:
@@ -61,50 +80,78 @@ def rows(work: Work) -> Iterator[Row]:
         )
 
 
+def refuse_grades(wrong: Sequence[tuple[int, str]], place: str) -> None:
+    """Raise ``FilledError`` if any of the grades of these rows is none.
+
+    >>> refuse_grades([(2, "good"), (7, "3.5")], "row")
+    Traceback (most recent call last):
+    stream_metrics.core.judge.people.FilledError: 2 grades are not one of 0, 1, 2, 3, 4: 'good' in
+    row 2, '3.5' in row 7
+    """
+    if wrong:
+        named = [f"{grade[:20]!r} in {place} {number}" for number, grade in wrong[:LISTED_ROWS]]
+        more = len(wrong) - LISTED_ROWS
+        raise FilledError(
+            f"{counted(len(wrong), 'grade is', 'grades are')} not one of "
+            f"{', '.join(map(str, GRADES))}: {', '.join(named)}"
+            + (f", and {more:,} more" if more > 0 else "")
+        )
+
+
+def decode_lines(data: bytes) -> list[Filled]:
+    """The rows of a file with a JSON object a line; raises ``FilledError``."""
+    found: list[Filled] = []
+    wrong: list[tuple[int, str]] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            try:
+                row = msgspec.json.decode(line, type=_AnyGrade)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                raise FilledError(
+                    f"line {number}: this is no row of `judge export-for-people`"
+                ) from None
+            if row.grade is not None and (type(row.grade) is not int or row.grade not in GRADES):
+                wrong.append((number, str(row.grade)))
+            found.append(Filled(number, row))
+    refuse_grades(wrong, "line")
+    return found
+
+
 class LeftOut(NamedTuple):
-    """A turn that gives no labels, with the reason."""
+    """A turn that gives no labels, with the reason, and the numbers of the rows that cause it."""
 
     conversation_id: str
     turn: int
     why: str
+    numbers: Sequence[int] = ()
 
 
 def people_events(
-    filled: Iterable[Row], time_us: int, labeller: str | None
+    filled: Iterable[Filled], time_us: int, labeller: str | None
 ) -> tuple[list[tuple[str, bytes]], list[LeftOut]]:
     """Labels of people, an event a turn with its conversation, and the turns that are left out.
 
     ``time_us`` is when they were given: of two labels of a result the later one counts. The same
     rows at the same time give the same events. A turn is left out if not all its documents have a
-    grade from 0 to 4, or if its documents are not those that were drawn.
+    grade, or if its documents are not those that were drawn.
     """
-    turns: dict[tuple[str, int], list[Row]] = {}
-    for row in filled:
-        turns.setdefault((row.conversation_id, row.turn), []).append(row)
+    turns: dict[tuple[str, int], list[Filled]] = {}
+    for one in filled:
+        turns.setdefault((one.row.conversation_id, one.row.turn), []).append(one)
     events, left_out = [], []
     for (conversation, turn), each in turns.items():
-        if (why := _problem(each)) is not None:
-            left_out.append(LeftOut(conversation, turn, why))
+        documents = [one for one in each if one.row.result_id is not None]
+        mark = mark_of(conversation, turn, [str(one.row.result_id) for one in documents])
+        empty = [one.number for one in documents if one.row.grade is None]
+        if any(one.row.drawn != mark for one in each):
+            left_out.append(LeftOut(conversation, turn, NOT_DRAWN))
+        elif empty:
+            why = f"{counted(len(empty), 'document')} without a grade"
+            left_out.append(LeftOut(conversation, turn, why, empty))
         else:
-            graded = [row for row in each if row.result_id is not None]
-            event = _event(conversation, turn, graded, time_us, labeller)
+            event = _event(conversation, turn, [one.row for one in documents], time_us, labeller)
             events.append((conversation, event))
     return events, left_out
-
-
-def _problem(turn: Sequence[Row]) -> str | None:
-    """Why a turn gives no labels; None if it does."""
-    found = [row.result_id for row in turn if row.result_id is not None]
-    mark = mark_of(turn[0].conversation_id, turn[0].turn, found)
-    if any(row.drawn != mark for row in turn):
-        return "its documents are not those that were drawn: some are missing, or were added"
-    grades = [row.grade for row in turn if row.result_id is not None]
-    without = grades.count(None)
-    wrong = sum(grade is not None and grade not in GRADES for grade in grades)
-    if without or wrong:
-        why = f"{without:,} documents without a grade"
-        return why + (f", {wrong:,} with one that is not 0 to 4" if wrong else "")
-    return None
 
 
 def _event(

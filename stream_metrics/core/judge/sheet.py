@@ -12,12 +12,12 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from stream_metrics.core.judge.people import Row
+from stream_metrics.core.judge.people import GRADES, Filled, FilledError, Row, refuse_grades
 
 GRADE: Final = "grade"
 KEY: Final = "row (do not change)"
@@ -29,10 +29,6 @@ _FORMULA: Final = re.compile(r"""((?:^|[;\t\r\n])[\s"']*)(?=[=+\-@＝＋－＠])
 _SEPARATORS: Final = (",", ";", "\t")
 _GRADE: Final = re.compile(r"([0-9]{1,9})(?:[.,]0+)?")
 _BOMS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
-
-
-class SheetError(ValueError):
-    """The file is no such table, or a row of it cannot be read; the message says which."""
 
 
 class _Key(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -70,8 +66,8 @@ def _cell(text: str) -> tuple[str, bool]:
     return units[: 2 * CELL].decode("utf-16-le", "ignore"), len(units) > 2 * CELL
 
 
-def decode_sheet(data: bytes) -> Iterator[Row]:
-    """The rows of a table that people have filled in, without texts; raises ``SheetError``.
+def decode_sheet(data: bytes) -> list[Filled]:
+    """The rows of a table that people have filled in, without texts; raises ``FilledError``.
 
     Other separators and encodings than those of ``encode_sheet`` are accepted, since programs
     choose theirs: what is read back has ASCII characters only.
@@ -80,21 +76,30 @@ def decode_sheet(data: bytes) -> Iterator[Row]:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise SheetError(f"this is not {encoding}: {error.reason}") from None
+        raise FilledError(f"this is not {encoding}: {error.reason}") from None
     separator = _separator(text)
     read = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    found: list[Filled] = []
+    wrong: list[tuple[int, str]] = []
     try:
         heads = [head.strip() for head in next(read, [])]
         for name in (GRADE, KEY):
             if name not in heads:
-                raise SheetError(f"there is no column {name!r}")
+                raise FilledError(f"there is no column {name!r}")
         grade_at, key_at = heads.index(GRADE), heads.index(KEY)
         for number, cells in enumerate(read, 2):
             if any(cell.strip() for cell in cells):
                 cells += [""] * (len(heads) - len(cells))
-                yield _row(cells[grade_at].strip(), cells[key_at].strip(), number)
+                grade = cells[grade_at].strip()
+                given = _GRADE.fullmatch(grade)
+                value = None if given is None else int(given[1])
+                if grade and value not in GRADES:
+                    wrong.append((number, grade))
+                found.append(Filled(number, _row(cells[key_at].strip(), value, number)))
     except csv.Error as error:
-        raise SheetError(str(error)) from None
+        raise FilledError(str(error)) from None
+    refuse_grades(wrong, "row")
+    return found
 
 
 def _separator(text: str) -> str:
@@ -103,15 +108,11 @@ def _separator(text: str) -> str:
     return max(_SEPARATORS, key=head.count)
 
 
-def _row(grade: str, key: str, number: int) -> Row:
+def _row(key: str, grade: int | None, number: int) -> Row:
     try:
         found = msgspec.json.decode(key, type=_Key)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        raise SheetError(f"row {number}: {KEY!r} is not as it was exported") from None
-    given = _GRADE.fullmatch(grade)
-    if grade and given is None:
-        raise SheetError(f"row {number}: the grade {grade[:20]!r} is not a number from 0 to 4")
-    value = None if given is None else int(given[1])
+        raise FilledError(f"row {number}: {KEY!r} is not as it was exported") from None
     return Row(
         found.conversation_id,
         found.turn,
@@ -119,5 +120,5 @@ def _row(grade: str, key: str, number: int) -> Row:
         found.result_id,
         *("", "", "", "", ""),
         found.drawn,
-        value,
+        grade,
     )

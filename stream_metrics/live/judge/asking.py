@@ -199,16 +199,18 @@ class Asker:
             return
         self._failures += 1
         now, wait = self._monotonic(), error.retry_after_seconds or 0.0
-        why = f"the model's endpoint gives no grades: {error}"
+        why = f"the model's endpoint, {self._endpoint.address}, gives no grades: {error}"
+        is_misset = error.kind == "denied" or (error.kind == "connection" and not self._answered)
         if error.kind == "denied":
             wait = max(wait, DENIED_SECONDS)
+        if is_misset:
             why += "; check `judge.url`, `judge.key_file` and `judge.model`"
         if self._fails:
             wait = max(wait, _backoff_seconds(self._failures))
         self._not_before = max(self._not_before, now + wait)
         if self._silent_since is None:
             self._silent_since = now
-        if error.kind == "denied" or now - self._silent_since >= FAILING_SECONDS:
+        if is_misset or now - self._silent_since >= FAILING_SECONDS:
             if not self._said:
                 log.warning("the endpoint fails", why=why, wait_seconds=round(wait, 1))
             self._said = True

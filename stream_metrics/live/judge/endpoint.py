@@ -1,6 +1,7 @@
 """A model behind an endpoint that speaks OpenAI's protocol for chats.
 
-Errors say what kind they are and nothing else, because an endpoint may repeat what it was sent.
+Errors say what kind they are and, without a connection, the system's reason. They say nothing of an
+answer, because an endpoint may repeat what it was sent.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ import asyncio
 import email.utils
 import logging
 import math
+import os
+import socket
+import ssl
 import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 from stream_metrics.core.judge.options import EndpointOptions
 from stream_metrics.core.judge.prompt import Prompt
@@ -45,8 +50,9 @@ class Answer(NamedTuple):
 class EndpointFailed(Exception):
     """A call without an answer.
 
-    ``status`` is that of HTTP, None without one. ``retry_after_seconds`` is how long the endpoint
-    asks to wait. ``charged``: it may have done the work.
+    ``status`` is that of HTTP, None without one; ``reason`` is what the system says then.
+    ``retry_after_seconds`` is how long the endpoint asks to wait. ``charged``: it may have done the
+    work.
     """
 
     def __init__(
@@ -55,9 +61,11 @@ class EndpointFailed(Exception):
         status: int | None = None,
         retry_after_seconds: float | None = None,
         *,
+        reason: str | None = None,
         charged: bool = True,
     ) -> None:
-        super().__init__(kind if status is None else f"{kind} (HTTP {status})")
+        why = reason if status is None else f"HTTP {status}"
+        super().__init__(kind if why is None else f"{kind} ({why})")
         self.kind = kind
         self.retry_after_seconds = retry_after_seconds
         self.charged = charged
@@ -65,6 +73,11 @@ class EndpointFailed(Exception):
 
 class Endpoint(Protocol):
     """Asks a model."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, without secrets."""
+        ...
 
     async def ask(self, prompt: Prompt) -> Answer:
         """The answer; raises ``EndpointFailed``. It does not repeat a call."""
@@ -94,6 +107,11 @@ class OpenAiEndpoint:
             ),
         )
 
+    @property
+    def address(self) -> str:
+        """See ``Endpoint``."""
+        return address_of(self._options.url)
+
     async def ask(self, prompt: Prompt) -> Answer:
         """See ``Endpoint``."""
         options, openai = self._options, self._openai
@@ -111,7 +129,8 @@ class OpenAiEndpoint:
         except (TimeoutError, openai.APITimeoutError):
             raise EndpointFailed("timeout") from None
         except openai.APIConnectionError as error:
-            raise EndpointFailed("connection", charged=_was_sent(error)) from None
+            reason, charged = _system_reason(error), _was_sent(error)
+            raise EndpointFailed("connection", reason=reason, charged=charged) from None
         except openai.APIStatusError as error:
             raise _of_status(error.status_code, error.response.headers) from None
         except (openai.OpenAIError, ValueError, RecursionError):
@@ -142,6 +161,32 @@ def _bounded(client: Any) -> Any:
             )
 
     return Bounded
+
+
+def address_of(url: str) -> str:
+    """An address without user, password and query.
+
+    >>> address_of("https://ada:secret@models.example:8443/v1?key=1")
+    'https://models.example:8443/v1'
+    """
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _system_reason(error: BaseException) -> str | None:
+    """What the operating system says of a failed connection; None if it is not to blame."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, OSError) and one.errno is not None and one.strerror:
+            is_by_number = not isinstance(one, (socket.gaierror, ssl.SSLError))
+            return os.strerror(one.errno) if is_by_number else one.strerror
+        if id(one) not in seen:
+            seen.add(id(one))
+            several = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+            causes = (one.__context__, one.__cause__, *several)
+            waiting += [cause for cause in causes if cause is not None]
+    return None
 
 
 def _was_sent(error: BaseException) -> bool:

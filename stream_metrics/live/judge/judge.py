@@ -33,6 +33,8 @@ MAX_DRAWN: Final = 200  # turns of a partition that are told to be in the sample
 FULL_SECONDS: Final = 0.1
 REFRESH_SECONDS: Final = 2.0  # how often it is read what other judges have spent
 LOG_SECONDS: Final = 60.0
+BACKLOG_SECONDS: Final = 5.0
+BACKLOG_TURNS: Final = 20  # that took so long, or more: their end is worth a line
 _ANY_TIME: Final = 1 << 62
 
 Outcome = Literal["labelled", "no_grade", "budget"] | Problem
@@ -194,6 +196,7 @@ class Judge:
         self._ended = 0  # turns that have come to an outcome
         self._ended_before = (0, 0)  # when none was due, and a minute ago
         self._next_progress = monotonic() + LOG_SECONDS
+        self._idle_at = monotonic()  # when none was due
         self._next_refresh = monotonic()
         self._logged: dict[tuple[str, str], float] = {}
         self._spent_day: int | None = None  # the last day whose end was logged
@@ -330,9 +333,14 @@ class Judge:
         log.warning("a turn cannot be graded", agent=work.agent, reason=problem, why=HELP[problem])
 
     def _tell_progress(self) -> None:
-        """Log once a minute how many turns are done, while more are due than a minute's."""
+        """Log once a minute how many turns are done, while more are due than a minute's, and when
+        none of many is left."""
         now, (start, before) = self._monotonic(), self._ended_before
         if not self.due_turns:
+            done, seconds = self._ended - start, now - self._idle_at
+            if done >= BACKLOG_TURNS and seconds >= BACKLOG_SECONDS:
+                log.info("no turn is left to judge", done=done)
+            self._idle_at = now
             self._ended_before, self._next_progress = (self._ended,) * 2, now + LOG_SECONDS
         elif now >= self._next_progress:
             self._ended_before, self._next_progress = (start, self._ended), now + LOG_SECONDS

@@ -54,7 +54,8 @@ class Inputs:
     ``loops`` tells whether the state has figures of loops. ``process`` is what is said of the one
     process without servers that serves the page, if it is one (``one_process.document``).
     ``incomplete_until_ms`` is the end of the latest day whose sample of a judge ended early, as far
-    as this process knows, ``due_turns`` the turns that its judge has yet to label.
+    as this process knows, ``due_turns`` the turns that its judge has yet to label, and
+    ``gets_no_grades`` whether the endpoint of its model gives none.
     ``on_bug`` is told why a sample could not be taken. Agents are judged by ``evidence``.
     """
 
@@ -76,6 +77,7 @@ class Inputs:
     process: Callable[[], Mapping[str, Any] | None] = lambda: None
     incomplete_until_ms: Callable[[], int | None] = lambda: None
     due_turns: Callable[[], int] = lambda: 0
+    gets_no_grades: Callable[[], bool] = lambda: False
     on_bug: Callable[[Bug], None] = lambda _: None
     evidence: Teller | None = None
 
@@ -104,6 +106,7 @@ class _Snapshot:
     process: Mapping[str, Any] | None
     incomplete_until_ms: int | None
     due_turns: int
+    gets_no_grades: bool
     now_us: int
     clock: float
 
@@ -222,6 +225,7 @@ class Board:
             inputs.process(),
             inputs.incomplete_until_ms(),
             inputs.due_turns(),
+            inputs.gets_no_grades(),
             inputs.now_us(),
             self._clock(),
         )
@@ -338,10 +342,8 @@ class Board:
         behind = estimates.behind(look.due_turns, self._running.of(window.name, None))
         buckets = self._running.buckets(window, view.agent)
         part = estimates.covered(buckets, figures.times(window, look.now_us))
-        due = look.due_turns
-        return estimates.document(
-            window.name, sums, by_agent, part, cut_off=cut_off, behind=behind, due=due
-        )
+        judge = estimates.Waiting(behind, look.due_turns, look.gets_no_grades)
+        return estimates.document(window.name, sums, by_agent, part, judge, cut_off=cut_off)
 
     def _operating(self, at: float) -> OperationsSample:
         """The operational metrics now; unknown if a bug keeps them from being read."""

@@ -19,6 +19,14 @@ OFF_SHOWN: Final = 3
 """The most agents of which the page says how far the model is off: those with the most."""
 
 
+class Waiting(NamedTuple):
+    """The figures for which a judge is too far behind, with ``due`` turns yet to label."""
+
+    behind: Collection[str] = ()
+    due: int = 0
+    gets_no_grades: bool = False
+
+
 class Covered(NamedTuple):
     """When the sample of a window begins and ends, in Unix seconds; None if it covers that side."""
 
@@ -60,18 +68,16 @@ def document(
     sums: Sums,
     agents: Mapping[str, Sums],
     part: Covered,
+    judge: Waiting,
     *,
     cut_off: bool = False,
-    behind: Collection[str] = (),
-    due: int = 0,
 ) -> dict[str, Any] | None:
     """The estimates of a window, and where the model is off; None without a random sample.
 
     ``sums`` are those of the agents shown together, ``agents`` those of each, and ``part`` is what
     the sample covers of the window. ``cut_off``: the
     window reaches back into a day whose sample ended early, so it has no combined estimate.
-    Figures ``behind`` have no estimate from a model's labels, because those of ``due`` turns are
-    yet to come.
+    Figures that wait for the ``judge`` have no estimate from a model's labels.
     """
     found = estimates_of(sums)
     if not found:
@@ -79,13 +85,14 @@ def document(
     return {
         "window": window,
         "figures": {
-            figure: _figure(of, cut_off=cut_off, behind=figure in behind)
+            figure: _figure(of, cut_off=cut_off, behind=figure in judge.behind)
             for figure, of in found.items()
         },
         "cut_off": cut_off,
-        "due": due,
+        "due": judge.due,
+        "no_grades": judge.gets_no_grades,
         **part._asdict(),
-        "off": [] if SRE in behind else judges_off(agents),
+        "off": [] if SRE in judge.behind else judges_off(agents),
     }
 
 

@@ -64,11 +64,13 @@ const ESTIMATED = {
 };
 const inOrder = (figures) => [...new Set([...Object.keys(ESTIMATED), ...Object.keys(figures)])].filter((name) => name in figures);
 
-/** How many conversations of the random samples are labelled, and by whom. */
+/** How many conversations of the random samples are labelled, and by whom. Those that the model has not labelled whole may be among the others. */
 function sampleText({ both, people, model, unlabelled }) {
-  const by = [[both, "by people and a model"], [people, "by people"], [model, "by a model alone"],
-    [unlabelled, "not labelled whole by the model"]].filter(([n]) => n);
-  return by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} ${who}`).join(", ");
+  const by = [[both, "by people and a model"], [people, "by people"], [model, "by a model alone"]].filter(([n]) => n);
+  const labelled = by.map(([n, who], at) => `${at ? count(n) : plural(n, "conversation")} ${who}`).join(", ");
+  const these = labelled ? ", of these or others," : "";
+  const not = unlabelled ? ` ${plural(unlabelled, "conversation")}${these} ${unlabelled === 1 ? "is" : "are"} not labelled whole by the model.` : "";
+  return `${labelled || "none yet"}.${not}`;
 }
 
 /** Of which turns the samples are, where they do not cover the whole window. */
@@ -79,7 +81,8 @@ function scopeText({ window, since, until }) {
 }
 
 /** Why nothing is estimated from a model's labels, if so. */
-const withoutModel = ({ behind, incomplete }, due) => behind ? `the judge has ${plural(due, "turn")} yet to label`
+const withoutModel = ({ behind, incomplete }, { due, no_grades: stuck }) => behind
+  ? `the judge has ${plural(due, "turn")} yet to label${stuck ? ": its endpoint gives no grades" : ""}`
   : incomplete ? "over 5% of what was drawn for the model is not labelled by it" : null;
 
 /** Estimates from labels of random samples, if there are any. */
@@ -90,12 +93,12 @@ function estimateTiles({ estimates }) {
     const [title, format, fine, full] = ESTIMATED[name] ?? [`${name}, estimated`, percent, tenths, `Mean ${name} of searches`];
     const [who, best] = found.combined ? ["by people and a model together", found.combined] : ["by people alone", found.human];
     const off = name === "sre" && estimates.off.length ? ` The judge is ${estimates.off.join(", ")}.` : "";
-    const why = withoutModel(found, estimates.due);
+    const why = withoutModel(found, estimates);
     const cut = why ? (found.human ? ` ${why[0].toUpperCase()}${why.slice(1)}, so its labels do not count.` : "")
       : estimates.cut_off ? " The judge's budget was spent, so its labels do not count." : "";
     const tile = { name: `estimate-${name}`, title, level: null,
       full: `${full}, from labels of random samples in ${estimates.window}`,
-      usual: `For ${scopeText(estimates)}, from labels of random samples: ${sampleText(found.conversations)}.${off}${cut}` };
+      usual: `For ${scopeText(estimates)}, from labels of random samples: ${sampleText(found.conversations)}${off}${cut}` };
     if (best === null && found.model === null) return { ...tile, value: NONE, exact: null, about: why ?? "nothing is labelled yet" };
     if (best === null) return { ...tile, value: format(found.model), exact: found.model, about: "by a model alone; nobody has checked it" };
     const [value, low, high] = best;
