@@ -31,6 +31,8 @@ ALERTS: Final = (RULES / "alerts.rules.yml", Path(__file__).with_name("plain.rul
 PLAIN_OF: Final = {kind.alert: kind.plain for kind in KINDS}
 BY_NUMPY: Final = frozenset({*ALERT_OF.values(), *map(PLAIN_OF.__getitem__, ALERT_OF.values())})
 """Alerts that numpy judges."""
+OF_JUDGES: Final = frozenset({"StreamMetricsJudgeBehind", "StreamMetricsJudgeBudgetSpent"})
+"""Alerts about judges, of which no world has any."""
 SOURCES: Final = tuple(
     Path(__file__).with_name(f"{name}.py") for name in ("asked", "evaluation", "gather", "run")
 )
@@ -129,7 +131,9 @@ class Weeks:
         """The alerts that numpy does not judge, and every time that one fires."""
         found: list[Firing] = []
         async with self._prometheus(ALERTS) as prometheus:
-            rules = [rule for rule in await rules_of(prometheus) if rule.name not in BY_NUMPY]
+            rules = [
+                rule for rule in await rules_of(prometheus) if rule.name not in BY_NUMPY | OF_JUDGES
+            ]
             for rule in rules:
                 for labels, active in await self._ask(prometheus, rule.expression):
                     found += firings(rule, labels, active)
@@ -168,8 +172,8 @@ class Weeks:
 
 
 def alert_texts() -> list[str]:
-    """The files of alerts, without those that numpy judges."""
-    return [without(file.read_text(encoding="utf-8"), BY_NUMPY) for file in ALERTS]
+    """The files of alerts, without those that numpy judges, and those about judges."""
+    return [without(file.read_text(encoding="utf-8"), BY_NUMPY | OF_JUDGES) for file in ALERTS]
 
 
 def recording() -> list[str]:

@@ -24,8 +24,8 @@ def touched(module: Path) -> Iterator[str]:
         match node:
             case ast.Import(names):
                 yield from OUTSIDE & {name.name.partition(".")[0] for name in names}
-            case ast.ImportFrom(module="io", names=[ast.alias(name="BytesIO")]):
-                continue  # bytes in memory
+            case ast.ImportFrom(module="io", names=[ast.alias(name="BytesIO" | "StringIO")]):
+                continue  # in memory
             case ast.ImportFrom(module=str(name)):
                 yield from OUTSIDE & {name.partition(".")[0]}
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in FILES:

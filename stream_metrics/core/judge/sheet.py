@@ -9,10 +9,10 @@ people, and are not read back.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Iterable
+from io import StringIO
 from typing import Final
 
 import msgspec
@@ -40,7 +40,7 @@ class _Key(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
 
 def encode_sheet(rows: Iterable[Row]) -> tuple[bytes, int]:
     """The table, and how many texts were cut because a cell does not hold more."""
-    out, cut = io.StringIO(newline=""), 0
+    out, cut = StringIO(newline=""), 0
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
     writer.writerow(COLUMNS)
     for row in rows:
@@ -78,7 +78,7 @@ def decode_sheet(data: bytes) -> list[Filled]:
     except UnicodeDecodeError as error:
         raise FilledError(f"this is not {encoding}: {error.reason}") from None
     separator = _separator(text)
-    read = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    read = csv.reader(StringIO(text, newline=""), delimiter=separator)
     found: list[Filled] = []
     wrong: list[tuple[int, str]] = []
     try:
