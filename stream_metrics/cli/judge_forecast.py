@@ -26,7 +26,8 @@ def print_forecast(settings: Settings, sources: Sequence[str], since: str, forma
     """Print a row a day, and which limits would end a day's sample."""
     judge = settings.judge
     forecast = Forecast(judge.asking, GradeCache(settings.state.key(), judge.cache_grades))
-    for work in sampled_turns(sources, settings, since, "end", judge.rate):
+    _, works = sampled_turns(sources, settings, since, "end", judge.rate)
+    for work in works:
         forecast.add(work)
     days = [(_date(number), day) for number, day in forecast.days()]
     if format_ == "json":

@@ -42,6 +42,7 @@ from stream_metrics.core.judge.people import (
 from stream_metrics.core.judge.sheet import decode_sheet, encode_sheet
 from stream_metrics.core.judge.turns import HELP
 from stream_metrics.lab.sources.unchanged import InputError
+from stream_metrics.live.judge.settings import JudgeSettings
 
 LISTED = 20
 
@@ -95,12 +96,15 @@ def export_for_people(
         )
     unusable = Counter[str]()
     turns = documents = 0
+    drawn = set[str]()
     to_grade: list[Row] = []
-    for work in sampled_turns(read, settings, since, until, chosen):
+    conversations, works = sampled_turns(read, settings, since, until, chosen)
+    for work in works:
         if work.problem is not None:
             unusable[work.problem] += 1
             continue
         turns += 1
+        drawn.add(work.conversation_id)
         documents += len(work.asks)
         to_grade += rows(work)
     console, cut = stderr_console(), 0
@@ -109,12 +113,33 @@ def export_for_people(
     else:
         written = b"".join(msgspec.json.encode(row) + b"\n" for row in to_grade)
     _write_private(file, written)
-    console.print(f"{documents:,} documents of {turns:,} turns to grade, in {file}", markup=False)
+    console.print(
+        f"{len(drawn):,} of {counted(conversations, 'conversation')} "
+        f"({_share(settings.judge, rate)}), {counted(turns, 'turn')}, "
+        f"{counted(documents, 'document')} to grade, in {file}",
+        markup=False,
+    )
     if cut:
-        console.print(f"{cut:,} texts are cut, because a cell of a spreadsheet does not hold more")
+        texts = counted(cut, "text is", "texts are")
+        console.print(f"{texts} cut, because a cell of a spreadsheet does not hold more")
     for reason, helps in HELP.items():
         if unusable[reason]:
-            console.print(f"left out: {unusable[reason]:,} turns, {reason}: {helps}", markup=False)
+            missing = counted(unusable[reason], "turn")
+            console.print(f"left out: {missing}, {reason}: {helps}", markup=False)
+
+
+def _share(judge: JudgeSettings, rate: float | None) -> str:
+    """The share of conversations, and which setting says so.
+
+    >>> _share(JudgeSettings(), None), _share(JudgeSettings(rate=1.0, people_rate=0.3), None)
+    ('judge.people_rate is not set: 1%', 'judge.people_rate 30%')
+    """
+    if rate is not None:
+        return f"--rate {100 * rate:.4g}%"
+    share = f"{100 * judge.share_of_people:.4g}%"
+    if "people_rate" in judge.model_fields_set:
+        return f"judge.people_rate {share}"
+    return f"judge.people_rate is not set: {share}"
 
 
 def _is_sheet(file: Path) -> bool:

@@ -70,28 +70,34 @@ def keyed_records(
 
 def sampled_turns(
     sources: Sequence[str], settings: Settings, since: str, until: str, rate: float
-) -> Iterator[Work]:
-    """What is to be graded of the turns of a sample; raises ``UsageError`` if it has none.
+) -> tuple[int, Iterator[Work]]:
+    """How many conversations are read, and what is to be graded of the turns of a sample of them.
 
+    Raises ``UsageError`` if the sample has none, once all is taken.
     Labels that judges have written do not count: all documents are to be graded.
     """
     sampler = Sampler(settings.state.key())
     turns = OpenTurns(settings.engine_config(), sampler, f"{LABELLER}:", Times(0, 0))
-    read = 0
+    read, conversations = 0, set[bytes | None]()
     for record in keyed_records(sources, settings, since, until):
         read += 1
+        conversations.add(record.key)
         turns.add(record, rate)
-    found = 0
-    for turn in turns.due(_ALL_READ):
-        work = turn.work()
-        if work is not None:
-            found += 1
-            yield work
-    if not found:
-        raise UsageError(
-            f"{named(sources)}: no turn is in a sample of {rate:.2%} of the conversations "
-            f"of {read:,} events"
-        )
+
+    def works() -> Iterator[Work]:
+        found = 0
+        for turn in turns.due(_ALL_READ):
+            work = turn.work()
+            if work is not None:
+                found += 1
+                yield work
+        if not found:
+            raise UsageError(
+                f"{named(sources)}: no turn is in a sample of {rate:.2%} of the conversations "
+                f"of {read:,} events"
+            )
+
+    return len(conversations), works()
 
 
 def check_key(settings: Settings) -> None:

@@ -53,7 +53,13 @@ from stream_metrics.lab.evaluation.report_figures import (
     without_labels,
 )
 from stream_metrics.lab.evaluation.semantic import BadModel, check_model
-from stream_metrics.lab.evaluation.shown_estimates import COLUMNS, TITLE, Shown, shown_estimates
+from stream_metrics.lab.evaluation.shown_estimates import (
+    COLUMNS,
+    TITLE,
+    Shown,
+    corrects_sre,
+    shown_estimates,
+)
 from stream_metrics.lab.replay import report_files
 from stream_metrics.lab.replay.merge_pieces import BadRows
 from stream_metrics.lab.replay.pool import WorkerDied
@@ -399,6 +405,9 @@ def _figures(metrics: Sequence[str]) -> list[str]:
     return [*REPLAY_FIGURES, *metrics]
 
 
+READ_COMBINED = ": read SRE, combined, below"
+
+
 def _summary(report: dict[str, Any], out: Path) -> None:
     counts, figures = report["counts"], figures_of_report(report)
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -414,6 +423,7 @@ def _summary(report: dict[str, Any], out: Path) -> None:
     for name, title in (("srr", "SRR"), ("sre", "SRE"), ("avg_gain", "gain per result")):
         value = figures[name]["value"]
         said = whose if uses_labels(name) else ""
+        said += READ_COMBINED if name == "sre" and corrects_sre(report) else ""
         table.add_row(title, unknown if value is None else f"{value:.4f}{said}")
     table.add_row("written to", str(out))
     console = Console(stderr=True, soft_wrap=True)

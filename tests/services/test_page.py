@@ -509,6 +509,12 @@ async def test_tiles_of_all_labels_say_what_they_count(browser: Browser) -> None
         await expect(looked.page.locator("#tile-gain .about")).to_have_text(
             "per iteration; 864 in 48 settled iterations, whoever labelled them"
         )
+    more = [event for n in range(500, 510) for event in judged(n, "it-desk", ("model",))]
+    showcase = await Showcase.new(*SAMPLED, *more, now_us=NOON_US + 1)
+    async with looking(browser, showcase) as looked:
+        await expect(looked.page.locator("#tile-sre .about")).to_contain_text(
+            "most conversations of the samples by a model alone: see SRE, estimated"
+        )
 
 
 async def test_labels_before_anything_is_settled_are_not_called_missing(browser: Browser) -> None:

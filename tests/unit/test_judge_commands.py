@@ -108,6 +108,7 @@ def test_people_get_a_part_of_the_models_sample(tmp_path: Path) -> None:
     file = str(recording(tmp_path))
     done = ran("judge", "export-for-people", str(out), file, environment=SET)
     assert done.returncode == 0, done.stderr
+    assert f"{len(drawn(0.25))} of 40 conversations (judge.people_rate 25%), " in done.stderr
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert {row["conversation_id"] for row in found} == drawn(0.25) <= drawn(0.5)

@@ -54,6 +54,32 @@ def test_the_summary_prints_each_estimate_with_its_interval_and_conversations(
     assert re.search(rf"by the model +{sre['model']:.4f} +- +48\s", summary)
 
 
+def test_how_far_the_model_is_off_stands_beside_the_estimates(tmp_path: Path) -> None:
+    """With its interval, of the conversations that both labelled."""
+    summary, page, report = replayed(SAMPLED, tmp_path)
+    off = report["estimates"]["all"]["sre"]["judge_off"]
+    said = f"{off['value']:.4f} [{off['ci_low']:.4f}, {off['ci_high']:.4f}] 24"
+
+    assert f"the model is off by {said}" in re.sub(r" +", " ", summary)
+    assert f"SRE, the model is off by {said}" in page
+
+
+def test_sre_of_a_models_labels_says_where_the_estimate_is(tmp_path: Path) -> None:
+    """If most labels are a model's; only of SRE, since no estimate is of gain per result."""
+    by_model = [event for n in range(500, 530) for event in judged(n, "it-desk", ("model",))]
+    summary, page, _ = replayed([*SAMPLED, *by_model], tmp_path)
+
+    said = "SRE 0.5808 (540 of 780 labels are a model's): read SRE, combined, below gain per"
+    assert said in re.sub(r"\s+", " ", summary)
+    assert page.count("Read SRE, combined, of the headline's estimates.") >= 1
+
+
+def test_where_people_labelled_half_nothing_is_said_of_it(tmp_path: Path) -> None:
+    """Their labels count before those of the model."""
+    summary, page, _ = replayed(SAMPLED, tmp_path)
+    assert "ead SRE, combined" not in summary + page
+
+
 def test_the_page_shows_the_estimates_in_its_head_and_says_what_they_are(tmp_path: Path) -> None:
     """They stand before the contents."""
     _, page, report = replayed(SAMPLED, tmp_path)

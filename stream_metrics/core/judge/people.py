@@ -83,10 +83,9 @@ def rows(work: Work) -> Iterator[Row]:
 def refuse_grades(wrong: Sequence[tuple[int, str]], place: str) -> None:
     """Raise ``FilledError`` if any of the grades of these rows is none.
 
-    >>> refuse_grades([(2, "good"), (7, "3.5")], "row")
+    >>> refuse_grades([(7, "5")], "row")
     Traceback (most recent call last):
-    stream_metrics.core.judge.people.FilledError: 2 grades are not one of 0, 1, 2, 3, 4: 'good' in
-    row 2, '3.5' in row 7
+    stream_metrics.core.judge.people.FilledError: 1 grade is not one of 0, 1, 2, 3, 4: '5' in row 7
     """
     if wrong:
         named = [f"{grade[:20]!r} in {place} {number}" for number, grade in wrong[:LISTED_ROWS]]

@@ -6,16 +6,25 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from stream_metrics.core.metrics.label_sums import BOTH, GAIN, MODEL, PEOPLE, SRE, UNLABELLED
+from stream_metrics.core.metrics.labels import labels_of_models
 from stream_metrics.lab.evaluation.wording import interval, interval_title, number
 
 TITLE: Final = "Estimates from random samples of labels"
 ABOUT: Final = (
     "They are for all conversations, from the labels of those that were drawn at random: by people "
     "alone, by the model alone, and combined, which is the model's figure corrected by the "
-    "conversations that both labelled."
+    "conversations that both labelled. What the model is off by is its figure of these, less "
+    "that of people."
 )
 COLUMNS: Final = ("Estimate", "Value", interval_title(0.95), "Conversations")
 _TITLES: Final = {SRE: "SRE", GAIN: "Good gain per iteration"}
+
+
+def corrects_sre(report: Mapping[str, Any]) -> bool:
+    """Whether most labels are a model's, and a combined estimate of SRE corrects what it is off."""
+    counts, sre = report["counts"], report.get("estimates", {}).get("all", {}).get(SRE, {})
+    most = 2 * labels_of_models(counts) > counts["labelled"]
+    return most and sre.get("combined") is not None
 
 
 class Shown(NamedTuple):
@@ -55,6 +64,7 @@ def _of_figure(title: str, found: Mapping[str, Any]) -> list[Shown]:
         ("by people", found["human"], f"{both + people:,}"),
         ("by the model", by_model, f"{both + model:,}"),
         ("combined", found["combined"], f"{both:,} by both, {model:,} by model"),
+        ("the model is off by", found.get("judge_off"), f"{both:,}"),
     )
     shown = [
         Shown(title, by, number(one["value"]), interval(one), conversations)

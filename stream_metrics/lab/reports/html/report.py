@@ -20,7 +20,13 @@ from stream_metrics.lab.evaluation.report_figures import (
     without_ids_of,
     without_labels,
 )
-from stream_metrics.lab.evaluation.shown_estimates import ABOUT, COLUMNS, TITLE, shown_estimates
+from stream_metrics.lab.evaluation.shown_estimates import (
+    ABOUT,
+    COLUMNS,
+    TITLE,
+    corrects_sre,
+    shown_estimates,
+)
 from stream_metrics.lab.evaluation.summaries import (
     Conversations,
     RowSummaries,
@@ -179,6 +185,8 @@ def _context(report: Report) -> dict[str, str]:
         if by_model := by_model_text(counts):
             said += f"{by_model}. {MODEL_OFF}"
         context = dict.fromkeys(("sre", "avg_gain"), said)
+        if corrects_sre(report):
+            context["sre"] += " Read SRE, combined, of the headline's estimates."
     if gate.get("labelled"):
         saved = gate["correct_skip"]
         context["gate_efficiency"] = (

@@ -119,6 +119,14 @@ function lagText(operating) {
 const COUNTED = "Counted are settled iterations: those with labels for nine in ten of their documents";
 const BY_ANYONE = "whoever labelled them";
 
+/** Where to look if most of what is known of SRE is by a model, which an estimate corrects. */
+function seeEstimate({ estimates }) {
+  const found = estimates?.figures.sre;
+  if (!found || (!found.combined && !found.human)) return "";
+  const { both, people, model } = found.conversations;
+  return model > both + people ? ", most conversations of the samples by a model alone: see SRE, estimated" : "";
+}
+
 function tiles(state) {
   const { figures, decisions, operating, sums } = state;
   const noTraffic = sums.iterations ? "no results in this window" : "no searches in this window";
@@ -134,7 +142,7 @@ function tiles(state) {
     ratioTile("srr", "Redundancy (SRR)", "Search result redundancy: share of results that repeat an earlier result of their turn",
       figures.srr, percent, " repeat", "results", noTraffic, fault(state, "srr_spike")),
     ratioTile("sre", "Efficiency (SRE)", `Search result efficiency: share of results that are new and good. ${COUNTED}`,
-      figures.sre, percent, ` of settled iterations are new and good, ${BY_ANYONE}`, "results", missingReason(figures.sre, state), fault(state, "sre_drop")),
+      figures.sre, percent, ` of settled iterations are new and good, ${BY_ANYONE}${seeEstimate(state)}`, "results", missingReason(figures.sre, state), fault(state, "sre_drop")),
     perIteration,
     ratioTile("coverage", "Labelled", "Unique documents that have a label",
       figures.coverage, percent, " have a label", "documents", noTraffic, fault(state, "labels_missing")),
