@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from stream_metrics.live.local.database import (
     large_wal,
 )
 from stream_metrics.live.local.log import Entry, Log
-from stream_metrics.live.local.tables import EVENTS
+from stream_metrics.live.local.tables import EVENTS, SPANS
 from tests.full_disk import files_up_to
 
 NOW_MS = 1_718_020_800_000
@@ -242,3 +242,33 @@ async def test_a_reader_that_does_not_end_is_told(
     finally:
         other.close()
         await database.close()
+
+
+async def test_one_statement_is_run_by_many_tasks(database: Database) -> None:
+    """No task frees a cursor of it while the writer's thread runs it again."""
+    statement = "INSERT OR REPLACE INTO commits VALUES (?, ?, ?, ?)"
+
+    def run(rows: Sequence[tuple[object, ...]]) -> Callable[[sqlite3.Connection], object]:
+        return lambda at: at.executemany(statement, rows)
+
+    async def commit(reader: str) -> None:
+        for offset in range(3_000):
+            rows = [(reader, topic, offset, "x" * 200) for topic in (EVENTS, SPANS)]
+            await database.write(run(rows))
+
+    await asyncio.gather(*(commit(f"r-{number}") for number in range(8)))
+
+
+async def test_an_error_holds_no_cursor(database: Database) -> None:
+    """What the job had open is freed in the writer's thread, and the place of the error is kept."""
+
+    def fails(connection: sqlite3.Connection) -> None:
+        cursor = connection.execute("SELECT 1 UNION SELECT 2")
+        cursor.fetchone()
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong") as caught:
+        await database.write(fails)
+
+    frame = caught.traceback[-1]
+    assert (frame.name, dict(frame.locals)) == ("fails", {})

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from traceback import clear_frames
 from typing import Any, ClassVar, Final, TypeVar
 
 from stream_metrics.live.local.tables import create_tables, refusal
@@ -234,7 +235,18 @@ class _Lane:
     def _serve(self, connection: sqlite3.Connection, queued: Sequence[_Queued]) -> None:
         results = self._run(connection, [one.job for one in queued])
         for one, result in zip(queued, results, strict=True):
-            one.answer(result)
+            one.answer(_ended(result))
+
+
+def _ended(result: object) -> object:
+    """A result without cursors: one that another thread frees resets a statement that this thread
+    may just be running, which then fails."""
+    if isinstance(result, sqlite3.Cursor):
+        result.close()
+        return None
+    if isinstance(result, _Failed):
+        clear_frames(result.error.__traceback__)
+    return result
 
 
 class Database:
@@ -254,7 +266,7 @@ class Database:
         self._reader = _Lane("reader", lambda: _open_reader(path, connect), _read, 1)
 
     async def write(self, job: Job[T]) -> T:
-        """The result of ``job``, whose changes are on the disk by then."""
+        """The result of ``job``, None in place of a cursor; its changes are on the disk by then."""
         return await self._ask(self._writer, job)
 
     async def read(self, job: Job[T]) -> T:
