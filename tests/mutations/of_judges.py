@@ -37,8 +37,8 @@ JUDGES: Final = (
         (
             Edit(
                 "stream_metrics/core/judge/people.py",
-                "if any(row.drawn != mark for row in turn):",
-                "if not all(row.drawn for row in turn):",
+                "if any(one.row.drawn != mark for one in each):",
+                "if not all(one.row.drawn for one in each):",
             ),
         ),
         "tests/unit/test_judge_commands.py"
