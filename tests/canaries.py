@@ -20,7 +20,8 @@ HANDLES = frozenset(
 )  # fmt: skip
 """Fields that Redis may store unchanged."""
 
-_GIVEN = frozenset({"type", "occurred_at", "decision"})  # words and times of the contract
+_GIVEN = frozenset({"type", "occurred_at", "decision", "source", "sample"})
+"""Words and times of the contract."""
 _CHOSEN = frozenset({"ids", "fields", "scores", "dimensions", "relevant"})  # names by the producer
 _LONG = " and two hundred characters more, so that deduplication takes it for evidence" * 4
 

@@ -178,14 +178,18 @@ def test_every_option_is_rendered(chart: Chart) -> None:
 
 
 def settings_of(chart: Chart, values: Document) -> Document:
-    """The settings that a file of values stands for, by table, with the chart's defaults."""
+    """The settings of workers that a file of values stands for, by table, with the chart's
+    defaults; secrets and files of judges are for judges alone."""
     found: dict[str, Any] = read(chart, CHART / "values.yaml")["settings"]
     for table, given in values["settings"].items():
         found[table] = {**found.get(table, {}), **given} if isinstance(given, dict) else given
-    for table, given in values.get("secrets", {}).items():
+    of_judges = {"judge"}
+    for table in values.get("secrets", {}).keys() - of_judges:
+        given = values["secrets"][table]
         secrets = {name: SECRETS.get(name, SECRET) for name in given}
         found[table] = {**found.get(table, {}), **secrets}
-    for table, given in values.get("files", {}).items():
+    for table in values.get("files", {}).keys() - of_judges:
+        given = values["files"][table]
         paths = {name: f"/etc/stream-metrics/{table}/{name}" for name in given}
         found[table] = {**found.get(table, {}), **paths}
     if values.get("worker", {}).get("staticMembership", True):
@@ -284,7 +288,8 @@ def test_commands_of_the_chart_exist(chart: Chart) -> None:
              and ("template" in one["spec"] or one["kind"] == "Pod")]  # fmt: skip
     commands = {tuple(spec["containers"][0]["args"]) for spec in specs}
 
-    assert {command[0] for command in commands} == {"worker", "bridge", "topics", "build", "check"}
+    services = {"worker", "bridge", "judge"}
+    assert {command[0] for command in commands} == services | {"topics", "build", "check"}
     for command in commands:
         words = [word for word in command if not word.startswith("-") and word.isalpha()]
         outcome = CliRunner().invoke(app, [*words, "--help"])
