@@ -16,11 +16,12 @@ from stream_metrics.core.events.record import Record
 from stream_metrics.live.local import blocks as module
 from stream_metrics.live.local.blocks import (
     NO_SPANS,
-    blocks_before,
     blocks_from,
     delete_blocks,
     empty_block,
     last_of_key,
+    records_before,
+    records_from,
     records_of_key,
 )
 from stream_metrics.live.local.database import Database
@@ -67,18 +68,8 @@ def test_what_is_read_is_what_was_appended(
                 if one.offset >= old[-1].offset
             ]
 
-        from_there = [
-            record
-            for block in blocks_from(connection, SPANS, at)
-            for record in block.unpacked(SPANS)
-        ]
-        before = [
-            record
-            for block in blocks_before(connection, SPANS, at)
-            for record in reversed(block.unpacked(SPANS))
-        ]
-        assert [one for one in from_there if one.offset >= at] == kept_from(kept, at)
-        assert [one for one in before if one.offset < at] == [
+        assert list(records_from(connection, SPANS, at)) == kept_from(kept, at)
+        assert list(records_before(connection, SPANS, at)) == [
             one for one in reversed(kept) if one.offset < at
         ]
         for key in KEYS:

@@ -18,7 +18,7 @@ from deploy.local.waiting import wait_until
 from stream_metrics.core.events.decode import BadRecord, decode
 from stream_metrics.core.events.limits import Limits
 from stream_metrics.core.telemetry.otlp.payloads import spans_of
-from stream_metrics.live.local.blocks import blocks_from
+from stream_metrics.live.local.blocks import records_from
 from stream_metrics.live.local.database import connect_to_read
 from stream_metrics.live.local.folder import database_of
 from stream_metrics.live.local.tables import EVENTS, SPANS
@@ -156,9 +156,8 @@ def stored(world: World, wrong: list[str]) -> int:
     with closing(connect_to_read(database_of(world.process.data))) as file:
         if (said := file.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
             wrong.append(f"the file is damaged: {said}")
-        records = [one for block in blocks_from(file, EVENTS, 0) for one in block.unpacked(EVENTS)]
+        values = [record.value or b"" for record in records_from(file, EVENTS, 0)]
         [letters] = file.execute("SELECT count(*) FROM letters").fetchone()
-    values = [record.value or b"" for record in records]
     there, accepted = set(values), set(load.accepted)
     if missing := sorted(accepted - there):
         wrong.append(f"{len(missing)} acknowledged events are not there: {missing[:3]}")
@@ -186,7 +185,7 @@ def torn(world: World, options: Options, wrong: list[str]) -> set[str]:
     """
     times = dict[tuple[str, str], int]()
     with closing(connect_to_read(database_of(world.process.data))) as file:
-        records = [one for block in blocks_from(file, SPANS, 0) for one in block.unpacked(SPANS)]
+        records = list(records_from(file, SPANS, 0))
     for record in records:
         for span in spans_of(record.value or b""):
             times.setdefault((span.trace_id, span.span_id), record.timestamp_ms or 0)

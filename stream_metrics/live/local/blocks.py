@@ -119,10 +119,21 @@ def blocks_from(connection: sqlite3.Connection, topic: str, offset: int) -> Iter
     return (block for block in _blocks(connection, statement, offset) if block.end > offset)
 
 
-def blocks_before(connection: sqlite3.Connection, topic: str, offset: int) -> Iterator[Block]:
-    """The blocks that begin before an offset, the last one first."""
+def records_from(connection: sqlite3.Connection, topic: str, offset: int) -> Iterator[Record]:
+    """The records from an offset on, in order."""
+    for block in blocks_from(connection, topic, offset):
+        for record in block.unpacked(topic):
+            if record.offset >= offset:
+                yield record
+
+
+def records_before(connection: sqlite3.Connection, topic: str, offset: int) -> Iterator[Record]:
+    """The records before an offset, the last one first."""
     statement = f'SELECT {_COLUMNS} FROM {topic} WHERE "offset" < ? ORDER BY "offset" DESC'  # noqa: S608
-    return _blocks(connection, statement, offset)
+    for block in _blocks(connection, statement, offset):
+        for record in reversed(block.unpacked(topic)):
+            if record.offset < offset:
+                yield record
 
 
 def records_of_key(

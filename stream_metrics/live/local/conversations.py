@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
 from stream_metrics.core.events.record import DeadLetter, Record
-from stream_metrics.live.local.blocks import blocks_before, records_of_key
+from stream_metrics.live.local.blocks import records_before, records_of_key
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.tables import EVENTS
 from stream_metrics.live.ports import Arrived
@@ -35,17 +34,9 @@ class LocalConversationRecords:
     async def newest(self, before: int | None, most: int) -> list[Arrived]:
         """See ``ConversationRecords.newest``."""
         end = 2**63 - 1 if before is None else before
-
-        def find(connection: sqlite3.Connection) -> list[Arrived]:
-            records = (
-                record
-                for block in blocks_before(connection, EVENTS, end)
-                for record in reversed(block.unpacked(EVENTS))
-                if record.offset < end
-            )
-            return _bounded(islice(records, most))
-
-        return await self._database.read(find)
+        return await self._database.read(
+            lambda at: _bounded(islice(records_before(at, EVENTS, end), most))
+        )
 
     async def letters(self, conversation_id: str, most: int) -> list[DeadLetter]:
         """See ``ConversationRecords.letters``."""

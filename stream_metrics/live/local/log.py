@@ -20,6 +20,7 @@ from stream_metrics.live.local.blocks import (
     blocks_from,
     delete_blocks,
     empty_block,
+    records_from,
 )
 from stream_metrics.live.local.database import Database
 from stream_metrics.live.local.tables import EVENTS, SPANS, TOPICS
@@ -273,13 +274,8 @@ def _extent(connection: sqlite3.Connection, topic: str) -> Extent:
 def _records(
     connection: sqlite3.Connection, topic: str, offset: int, max_records: int, max_bytes: int
 ) -> list[Record]:
-    following = (
-        record
-        for block in blocks_from(connection, topic, offset)
-        for record in block.unpacked(topic)
-        if record.offset >= offset
-    )
-    return bounded(islice(following, max_records), max_bytes)
+    following = islice(records_from(connection, topic, offset), max_records)
+    return bounded(following, max_bytes)
 
 
 def bounded(records: Iterable[Record], max_bytes: int) -> list[Record]:
