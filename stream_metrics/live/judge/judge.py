@@ -296,9 +296,7 @@ class Judge:
 
     async def _grade(self, turn: OpenTurn, order: int) -> None:
         work = turn.work()
-        if work is None:
-            return
-        if not await self._is_sampled(work):
+        if work is None or not await self._is_sampled(work):
             return
         if work.problem is not None:
             self._log_problem(work, work.problem)

@@ -35,9 +35,7 @@ from stream_metrics.live.worker.telemetry import BugCounts
 
 LOOKED_AT: Final = 1_000  # scores in a round, whose labels are one transaction
 LOOK_MS: Final = 500  # how often, while all have to wait
-PIECE: Final = (
-    100  # records of a trace that are read at once, each of which may be in its own block
-)
+PIECE: Final = 100  # records of a trace that are read at once; each may be in another block
 LARGE_BYTES: Final = 1 << 18  # of spans that are interpreted beside the event loop
 
 T = TypeVar("T")

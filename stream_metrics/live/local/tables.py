@@ -172,15 +172,14 @@ def refusal(connection: sqlite3.Connection) -> str | None:
         return None
     if owner != APPLICATION_ID:
         return "this is a database of another program. Choose another folder"
-    if version != VERSION:
-        when = "a later" if version > VERSION else "an earlier"
-        advice = "Use that release, or a later one"
-        if version < VERSION:
-            advice = "Choose another folder; that release can still replay and record this one"
-        return (
-            f"{when} release has written it (format {version}; this one reads {VERSION}). {advice}"
-        )
-    return None
+    if version == VERSION:
+        return None
+    if version > VERSION:
+        when, advice = "a later", "Use that release, or a later one"
+    else:
+        when = "an earlier"
+        advice = "Choose another folder; that release can still replay and record this one"
+    return f"{when} release has written it (format {version}; this one reads {VERSION}). {advice}"
 
 
 def create_tables(connection: sqlite3.Connection) -> None:

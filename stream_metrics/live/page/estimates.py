@@ -20,7 +20,10 @@ OFF_SHOWN: Final = 3
 
 
 class Waiting(NamedTuple):
-    """The figures for which a judge is too far behind, with ``due`` turns yet to label."""
+    """The figures for which a judge is too far behind, with ``due`` turns yet to label.
+
+    ``gets_no_grades``: the endpoint of its model gives none.
+    """
 
     behind: Collection[str] = ()
     due: int = 0
@@ -75,9 +78,9 @@ def document(
     """The estimates of a window, and where the model is off; None without a random sample.
 
     ``sums`` are those of the agents shown together, ``agents`` those of each, and ``part`` is what
-    the sample covers of the window. ``cut_off``: the
-    window reaches back into a day whose sample ended early, so it has no combined estimate.
-    Figures that wait for the ``judge`` have no estimate from a model's labels.
+    the sample covers of the window. ``cut_off``: the window reaches back into a day whose sample
+    ended early, so it has no combined estimate. Figures that wait for the ``judge`` have no
+    estimate from a model's labels.
     """
     found = estimates_of(sums)
     if not found:
