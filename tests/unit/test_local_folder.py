@@ -120,8 +120,8 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "release", "way"),
     [
-        (1, "an earlier", "Choose another folder"),
-        (3, "a later", "Use that release, or a later one"),
+        (2, "an earlier", "Choose another folder"),
+        (4, "a later", "Use that release, or a later one"),
     ],
 )
 def test_a_file_of_another_format_is_refused(

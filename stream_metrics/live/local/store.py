@@ -31,6 +31,12 @@ from stream_metrics.live.worker.ownership.generations import check_claimed
 
 PAGE: Final = 256  # conversations in one step of a listing or a wipe
 
+KEYS_A_CALL: Final = 64
+_IDS: Final = (
+    "SELECT key, id FROM conversations WHERE place = ? "  # noqa: S608
+    f"AND key IN ({', '.join('?' * KEYS_A_CALL)})"
+)
+
 Buckets = dict[tuple[str, int, str], bytes]
 
 
@@ -183,11 +189,11 @@ class LocalStore:
         """See ``StateStore.load``."""
 
         def load(connection: sqlite3.Connection) -> list[StoredConversation]:
-            place = self._place(connection, partition)
+            ids = _ids(connection, self._place(connection, partition), [key for key, _ in keys])
             return [
                 StoredConversation(
-                    _parts(connection, "hot", place, key) if hot else {},
-                    _parts(connection, "fingerprints", place, key) if with_fingerprints else None,
+                    _parts(connection, "hot", ids.get(key)) if hot else {},
+                    _parts(connection, "fingerprints", ids.get(key)) if with_fingerprints else None,
                 )
                 for key, with_fingerprints in keys
             ]
@@ -243,7 +249,7 @@ class LocalStore:
     ) -> AsyncIterator[tuple[ConversationKey, StoredConversation]]:
         """See ``StateStore.conversations``; a page at a time, the longest idle first."""
         statement = (
-            "SELECT last_record_ms, key FROM conversations WHERE place = ? "
+            "SELECT last_record_ms, key, id FROM conversations WHERE place = ? "
             "AND (last_record_ms, key) > (?, ?) ORDER BY last_record_ms, key LIMIT ?"
         )
         after: tuple[int, bytes] = (-(1 << 62), b"")
@@ -253,7 +259,7 @@ class LocalStore:
         ) -> list[tuple[int, ConversationKey, dict[bytes, bytes]]]:
             place = self._place(connection, partition)
             page = connection.execute(statement, (place, *after, PAGE)).fetchall()
-            return [(ms, key, _parts(connection, "hot", place, key)) for ms, key in page]
+            return [(ms, key, _parts(connection, "hot", id_)) for ms, key, id_ in page]
 
         while page := await self._database.read(read):
             for last_ms, key, hot in page:
@@ -404,11 +410,23 @@ def _buckets(connection: sqlite3.Connection, place: int, window: str | None = No
     }
 
 
+def _ids(
+    connection: sqlite3.Connection, place: int, keys: Sequence[ConversationKey]
+) -> dict[ConversationKey, int]:
+    """The ids of those conversations that there are."""
+    found: dict[ConversationKey, int] = {}
+    for at in range(0, len(keys), KEYS_A_CALL):
+        some = keys[at : at + KEYS_A_CALL]
+        sought = [*some, *[some[-1]] * (KEYS_A_CALL - len(some))]
+        found.update(connection.execute(_IDS, (place, *sought)))
+    return found
+
+
 def _parts(
-    connection: sqlite3.Connection, table: str, place: int, key: ConversationKey
+    connection: sqlite3.Connection, table: str, conversation: int | None
 ) -> dict[bytes, bytes]:
-    statement = f"SELECT name, part FROM {table} WHERE place = ? AND key = ?"  # noqa: S608
-    return dict(connection.execute(statement, (place, key)).fetchall())
+    statement = f"SELECT name, part FROM {table} WHERE conversation = ?"  # noqa: S608
+    return dict(connection.execute(statement, (conversation,)).fetchall())
 
 
 def _apply(connection: sqlite3.Connection, place: int, batch: BatchWrite) -> None:
@@ -451,48 +469,51 @@ def _rounds(changes: Iterable[ConversationWrite]) -> Iterable[list[ConversationW
 def _change_conversations(
     connection: sqlite3.Connection, place: int, changes: Sequence[ConversationWrite]
 ) -> None:
-    gone = [(place, change.key) for change in changes if change.delete]
-    for table in ("conversations", "hot", "fingerprints"):
-        connection.executemany(f"DELETE FROM {table} WHERE place = ? AND key = ?", gone)  # noqa: S608
+    gone = [change.key for change in changes if change.delete]
+    _delete_conversations(connection, _ids(connection, place, gone).values())
     kept = [change for change in changes if not change.delete]
     insert_rows(
         connection,
-        "INSERT INTO conversations VALUES",
+        "INSERT INTO conversations (place, key, last_record_ms) VALUES",
         [(place, change.key, change.last_record_ms) for change in kept],
         "ON CONFLICT DO UPDATE SET last_record_ms = excluded.last_record_ms "
         "WHERE excluded.last_record_ms > last_record_ms",
     )
-    _change_parts(connection, "hot", place, [(change.key, change.hot) for change in kept])
-    fingerprints = [(change.key, change.fingerprints) for change in kept]
-    _change_parts(connection, "fingerprints", place, fingerprints)
+    ids = _ids(connection, place, [change.key for change in kept])
+    _change_parts(connection, "hot", [(ids[change.key], change.hot) for change in kept])
+    fingerprints = [(ids[change.key], change.fingerprints) for change in kept]
+    _change_parts(connection, "fingerprints", fingerprints)
+
+
+def _delete_conversations(connection: sqlite3.Connection, ids: Iterable[int]) -> None:
+    rows = [(id_,) for id_ in ids]
+    connection.executemany("DELETE FROM hot WHERE conversation = ?", rows)
+    connection.executemany("DELETE FROM fingerprints WHERE conversation = ?", rows)
+    connection.executemany("DELETE FROM conversations WHERE id = ?", rows)
 
 
 def _change_parts(
     connection: sqlite3.Connection,
     table: str,
-    place: int,
-    changes: Iterable[tuple[ConversationKey, Mapping[bytes, bytes | None]]],
+    changes: Iterable[tuple[int, Mapping[bytes, bytes | None]]],
 ) -> None:
     """Set and delete parts; of several changes of a part, the last one counts."""
-    rows = [(place, key, name, part) for key, parts in changes for name, part in parts.items()]
-    if any(row[3] is None for row in rows):
-        rows = [*{row[1:3]: row for row in rows}.values()]
+    rows = [(id_, name, part) for id_, parts in changes for name, part in parts.items()]
+    if any(row[2] is None for row in rows):
+        rows = [*{row[:2]: row for row in rows}.values()]
         connection.executemany(
-            f"DELETE FROM {table} WHERE place = ? AND key = ? AND name = ?",  # noqa: S608
-            [row[:3] for row in rows if row[3] is None],
+            f"DELETE FROM {table} WHERE conversation = ? AND name = ?",  # noqa: S608
+            [row[:2] for row in rows if row[2] is None],
         )
-        rows = [row for row in rows if row[3] is not None]
+        rows = [row for row in rows if row[2] is not None]
     insert_rows(connection, f"INSERT OR REPLACE INTO {table} VALUES", rows)
 
 
 def _wipe_page(connection: sqlite3.Connection, place: int) -> WipeResult:
     """Delete a page of conversations, and with the last one the partition."""
-    page = connection.execute(
-        "SELECT key FROM conversations WHERE place = ? LIMIT ?", (place, PAGE)
-    ).fetchall()
-    keys = [(place, key) for (key,) in page]
-    for table in ("conversations", "hot", "fingerprints"):
-        connection.executemany(f"DELETE FROM {table} WHERE place = ? AND key = ?", keys)  # noqa: S608
+    statement = "SELECT id FROM conversations WHERE place = ? LIMIT ?"
+    page = [id_ for (id_,) in connection.execute(statement, (place, PAGE))]
+    _delete_conversations(connection, page)
     if len(page) == PAGE:
         return Wiping(len(page))
     for table in ("positions", "marks", "buckets", "partitions"):

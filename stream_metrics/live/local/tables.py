@@ -11,7 +11,7 @@ import sqlite3
 from typing import Final
 
 APPLICATION_ID: Final = 0x73_6D_31_00  # "sm1"
-VERSION: Final = 2
+VERSION: Final = 3
 
 _STATE: Final = """
 CREATE TABLE layout (id INTEGER PRIMARY KEY CHECK (id = 0), document BLOB NOT NULL);
@@ -59,25 +59,24 @@ CREATE TABLE buckets (
     PRIMARY KEY (place, "window", bucket, agent)
 ) WITHOUT ROWID;
 CREATE TABLE conversations (
-    place INTEGER NOT NULL,
-    key BLOB NOT NULL,
+    id INTEGER PRIMARY KEY,                    -- in the order in which they began, so that a batch,
+    place INTEGER NOT NULL,                    -- whose conversations began of late, touches few
+    key BLOB NOT NULL,                         -- pages
     last_record_ms INTEGER NOT NULL,
-    PRIMARY KEY (place, key)
-) WITHOUT ROWID;
+    UNIQUE (place, key)
+);
 CREATE INDEX conversations_by_age ON conversations (place, last_record_ms, key);
 CREATE TABLE hot (
-    place INTEGER NOT NULL,
-    key BLOB NOT NULL,
+    conversation INTEGER NOT NULL,
     name BLOB NOT NULL,
     part BLOB NOT NULL,
-    PRIMARY KEY (place, key, name)
+    PRIMARY KEY (conversation, name)
 ) WITHOUT ROWID;
 CREATE TABLE fingerprints (                    -- large rows, which an index holds badly
-    place INTEGER NOT NULL,
-    key BLOB NOT NULL,
+    conversation INTEGER NOT NULL,
     name BLOB NOT NULL,
     part BLOB NOT NULL,
-    PRIMARY KEY (place, key, name)
+    PRIMARY KEY (conversation, name)
 );
 """
 
