@@ -163,7 +163,14 @@ class History:
             place = (int(line["bucket"]), str(line[self.dimension]))
             if not all(code.partition("|")[0] in CODES for code in sums):
                 raise ValueError
-        except (KeyError, TypeError, ValueError, AttributeError, DamagedState) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+            DamagedState,
+        ) as error:
             raise UnfitHistory("not a line of a replay's buckets") from error
         self._add(place, sums)
 

@@ -182,6 +182,10 @@ HEADER = json.dumps(History([parse_window("1m")]).header()).encode() + b"\n"
         (HEADER + b'{"bucket":1,"agent":"a"}\n', "line 2: not a line of a replay's buckets"),
         (HEADER + b'{"bucket":1,"agent":"a","sums":{"r":"1"}}\n', "line 2: not a line of a replay"),
         (
+            HEADER + b'{"bucket":1,"agent":"a","sums":{"r":9223372036854775808}}\n',
+            "line 2: not a line of a replay",
+        ),
+        (
             HEADER + b'{"bucket":1,"agent":"a","sums":{"nobody":1}}\n',
             "line 2: not a line of a replay",
         ),

@@ -47,9 +47,11 @@ from stream_metrics.core.engine.changes import Changes
 from stream_metrics.core.engine.registers import (
     BY_CODE,
     EVENT_TYPES,
+    MAX_INTEGER,
     SEARCH_ITERATION,
     EventType,
     Id,
+    Integer,
     Items,
     Number,
     short_id,
@@ -73,21 +75,23 @@ READABLE: Final = (*SCHEMAS, SCHEMA_WITH_SOURCES)
 
 _ENCODER = msgspec.msgpack.Encoder()
 
-_Head = tuple[int, str, str, Version | None]
-_TurnPart = tuple[Number, bool, int, int | None]
-_LeftOut = tuple[int, int]
+_Head = tuple[int, str, str, tuple[Integer, str, bytes] | None]
+_TurnPart = tuple[Number, bool, Integer, Integer | None]
+_LeftOut = tuple[Integer, Integer]
 _DocIds = list[list[bytes | None]]
 
 _HEAD: Final = msgspec.msgpack.Decoder(_Head)
 _TURN: Final = msgspec.msgpack.Decoder(_TurnPart)
-_TURN_WITH_LEFT_OUT: Final = msgspec.msgpack.Decoder(tuple[Number, bool, int, int | None, _LeftOut])
+_TURN_WITH_LEFT_OUT: Final = msgspec.msgpack.Decoder(
+    tuple[Number, bool, Integer, Integer | None, _LeftOut]
+)
 
 
 def _event_decoder(kind: EventType, *more: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(
         tuple.__class_getitem__(
             (
-                int, Number, int, Id,
+                int, Number, Integer, Id,
                 *((Number, str, str | None) if kind.in_iteration else ()),
                 *(register.stored for register in kind.registers[: 3 if kind.labels else None]),
                 *more,
@@ -106,7 +110,7 @@ _QUERIES_MARK: Final = bytes((0x9A, SEARCH_ITERATION.code))
 _SAMPLE_MARK: Final = b"\x98"
 _LEFT_OUT_MARK: Final = b"\x95"
 _DOC_IDS: Final = msgspec.msgpack.Decoder(_DocIds)
-_SUMS: Final = msgspec.msgpack.Decoder(dict[str, int])
+_SUMS: Final = msgspec.msgpack.Decoder(dict[str, Integer])
 _ANY: Final = msgspec.msgpack.Decoder()
 
 _HEADER: Final = b"c"
@@ -397,7 +401,12 @@ def _unpacked(data: bytes | None, dedup: Deduplicator) -> Sequence[Fingerprints]
 
 
 def encode_sums(sums: Mapping[str, int]) -> bytes:
-    """The stored form of a window bucket; a bucket without sums is not stored."""
+    """The stored form of a window bucket; a bucket without sums is not stored.
+
+    Raises ``OverflowError`` for a sum that is no signed 64-bit integer.
+    """
+    if max(sums.values(), default=0) > MAX_INTEGER:
+        raise OverflowError("a sum of a window bucket is not a signed 64-bit integer")
     return _ENCODER.encode(sums)
 
 

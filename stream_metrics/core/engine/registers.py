@@ -237,10 +237,14 @@ def unpack_id(stored: object) -> str:
 
 # -- parts of stored events -------------------------------------------------------------------
 
-Number = Annotated[int, msgspec.Meta(ge=1)]
+MAX_INTEGER: Final = 2**63 - 1
+"""The largest integer in stored state: that of signed 64-bit integers, as is the least, -2**63."""
+
+Integer = Annotated[int, msgspec.Meta(le=MAX_INTEGER)]  # MessagePack has none below -2**63
+Number = Annotated[int, msgspec.Meta(ge=1, le=MAX_INTEGER)]
 _Gain = Annotated[int, msgspec.Meta(ge=0, le=4)]
 _SearchPart = tuple[
-    Id, int, int, str | None, list[Id], list[int], str, str,
+    Id, Integer, Integer, str | None, list[Id], list[Integer], str, str,
     list[_Gain | None] | None, list[Number | None] | None,
 ]  # fmt: skip
 
@@ -391,7 +395,7 @@ def _label_registers(first: int, sample: Register) -> tuple[Register, ...]:
             first + 2,
             2,
             _read_gate_labels,
-            dict[int, bool | None],
+            dict[Integer, bool | None],
             _pack_plain,
             _unpack_plain,
         ),
