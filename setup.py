@@ -60,8 +60,10 @@ CHOICES = ("auto", "compiled", "python")
 CHOSEN = os.environ.get("STREAM_METRICS_BUILD") or "auto"
 
 
-class Build(build_ext):
+class Build(build_ext):  # type: ignore[misc]  # setuptools has no types
     """Compiles extensions, and with ``auto`` all of mypyc's modules or none."""
+
+    extensions: list[Any]
 
     def run(self) -> None:
         """Compile, without what an earlier build has left and this one does not make."""
