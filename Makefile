@@ -24,19 +24,19 @@ SPREAD := -n auto --dist worksteal --ignore tests/services
 PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
 CODE := setup.py stream_metrics client deploy docs examples tests kernel $(wildcard benchmarks)
 
-# The compiled kernel: the stamp of its last installation, and what it is made from. maturin comes
-# from .venv; cargo from PATH, or from where rustup puts it.
-KERNEL := .venv/.kernel
-KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') $(addprefix kernel/, \
-	Cargo.toml Cargo.lock pyproject.toml stream_metrics_kernel.pyi)
+# The compiled kernel, which sources use as well: it is beside them, and what it is made from. cargo
+# comes from PATH, or from where rustup puts it.
+KERNEL := stream_metrics/_engine.so
+KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') kernel/Cargo.toml kernel/Cargo.lock
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
 
-# The wheel as it is shipped, with modules compiled by mypyc, in a folder of its own: the stamp of its
+# The wheel as it is shipped, with all that can be compiled, in a folder of its own: the stamp of its
 # last installation, and what it is made from. The sources of the tree run wherever that folder is
 # not on the path. What starts with RUN has it on the path, if it could be built, and so have its
 # child processes: PYTHONSAFEPATH keeps their working directory from coming first.
 COMPILED := .venv/.compiled
-COMPILED_SOURCES := setup.py pyproject.toml $(shell find stream_metrics -type f -not -name '*.pyc')
+COMPILED_SOURCES := setup.py pyproject.toml $(KERNEL_SOURCES) \
+	$(shell find stream_metrics -type f -not -name '*.pyc' -not -name '*.so')
 RUN := env PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/.venv/compiled:$(CURDIR):$(CURDIR)/client/src" $(BIN)/python
 TEST := $(RUN) -m pytest --override-ini "pythonpath=.venv/compiled . client/src"
 
@@ -70,7 +70,7 @@ $(RUNTIME): pyproject.toml constraints.txt deploy/docker/requirements.txt
 	@echo "installing the program into .venv (a quarter of a minute)"
 	@$(PIP) install --quiet --no-deps --require-hashes -r deploy/docker/requirements.txt \
 		-r <(sed -n '/^setuptools==/,/[^\\]$$/p' constraints.txt)
-	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@STREAM_METRICS_BUILD=python $(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(READY): $(RUNTIME)
@@ -86,27 +86,22 @@ kernel: $(READY) ## Compile the kernel and the engine; install missing compilers
 
 # The soft way, for targets that also work without: compile with the compilers that are here.
 build: $(READY)
-	@if $(MAKE) --question $(COMPILED); then :; \
-	elif ! command -v $${CC:-cc} >/dev/null; then \
-		rm -rf .venv/compiled; echo "no C compiler found: modules run as Python, not compiled"; \
-	elif $(MAKE) $(COMPILED); then :; \
-	else rm -rf .venv/compiled; echo "compilation of modules failed: they run as Python"; fi
-	@if $(MAKE) --question $(KERNEL); then exit; fi; \
-	if ! $(TOOLS) sh -c 'command -v cargo' >/dev/null; then \
-		echo "no Rust compiler found: Python code runs instead of the compiled kernel (make kernel installs a compiler)"; \
-	elif $(MAKE) $(KERNEL); then exit; \
-	else echo "the kernel build failed: Python code runs instead"; fi; \
-	if [ -e $(KERNEL) ]; then \
-		$(BIN)/python -m pip uninstall --quiet --yes stream-metrics-kernel; rm $(KERNEL); \
-	fi
+	@$(MAKE) $(KERNEL) || { \
+		rm -f $(KERNEL); echo "Python code runs instead of the kernel (make kernel installs compilers)"; \
+	}
+	@$(MAKE) $(COMPILED) || { \
+		rm -rf .venv/compiled; echo "modules run as Python (make kernel installs compilers)"; \
+	}
 
 # What measures, or runs a live system, uses all that can be compiled.
 stack bench bench-replay bounds calibration campaign drill mutations panels profile bridge-campaign neighbours outages test-services: build
 
+# In build stays what is compiled, so that a change of Rust compiles no module again; cargo keeps its own.
 $(COMPILED): $(COMPILED_SOURCES) | $(READY)
-	@echo "compiling modules (a minute)"
-	@rm -rf build .venv/compiled .venv/wheels
-	@STREAM_METRICS_MYPYC=1 $(TOOLS) python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	@echo "compiling everything (two minutes the first time)"
+	@rm -rf .venv/compiled .venv/wheels
+	@find build/lib* -type f -not -name '*.so' -delete 2>/dev/null || true
+	@STREAM_METRICS_BUILD=compiled $(TOOLS) python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--wheel-dir .venv/wheels . >.venv/compiled.log 2>&1 || { \
 		tail -n 30 .venv/compiled.log >&2; exit 1; \
 	}
@@ -116,11 +111,10 @@ $(COMPILED): $(COMPILED_SOURCES) | $(READY)
 
 $(KERNEL): $(KERNEL_SOURCES) | $(READY)
 	@echo "building the compiled kernel (half a minute the first time)"
-	@rm -rf kernel/target/wheels
-	@$(TOOLS) maturin build --release --locked --auditwheel skip --manifest-path kernel/Cargo.toml \
+	@rm -f stream_metrics/_engine*.so
+	@STREAM_METRICS_BUILD=compiled $(TOOLS) python setup.py build_rust --inplace \
 		>.venv/kernel.log 2>&1 || { tail -n 30 .venv/kernel.log >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
-		kernel/target/wheels/*.whl
+	@mv stream_metrics/_engine.*.so $@
 	@touch $@
 
 # DEMO has options, such as DEMO="--port 0", which picks a free port.
@@ -314,8 +308,6 @@ bench-replay: setup ## Replay a million events with 1 and 2 processes, killed an
 
 # SPARK_BENCH has options, such as SPARK_BENCH="--records 60000 --rounds 1" for a look in minutes.
 bench-spark: .venv/spark/.ready build ## Replay a million events on Spark and with two processes in turn; long
-	@.venv/spark/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall \
-		kernel/target/wheels/*.whl
 	@$(SPARK) -m benchmarks.spark $(SPARK_BENCH)
 
 profile: services ## Profile the benchmarks
@@ -374,9 +366,9 @@ lock: setup ## Pin the newest versions that pyproject.toml allows, with hashes
 	done
 	@cd tests/conformance/environments/javascript && npm update --package-lock-only --ignore-scripts \
 		--omit-lockfile-registry-resolved --no-audit --no-fund --silent
-	@printf 'maturin\nmypy\nsetuptools\n' | $(PIN) --constraint constraints.txt \
+	@printf 'mypy\nsetuptools\nsetuptools-rust\n' | $(PIN) --constraint constraints.txt \
 		--output-file deploy/docker/build-requirements.txt -
 
 clean: ## Remove .venv and all build output
-	rm -rf .venv kernel/target build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf .venv stream_metrics/_engine*.so kernel/target build out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

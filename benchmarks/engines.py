@@ -1,8 +1,8 @@
 """Live and replay with the reference engine, with the kernel, and with all that is compiled.
 
-The first is what ``pip install .`` gives, the second adds the kernel, the third the modules that
-mypyc compiles, from ``.venv/compiled``. Each round runs the ceilings and then every engine, in
-another order. A run counts only if its process says that it ran this engine.
+The first is what ``pip install .`` gives without compilers, the second adds the kernel, the third
+the modules that mypyc compiles, from ``.venv/compiled``. Each round runs the ceilings and then
+every engine, in another order. A run counts only if its process says that it ran this engine.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def _not_compiled() -> dict[str, str]:
         return {}
     absent = {}
     if not KERNEL:
-        absent["kernel"] = "kernel, which is not installed"
+        absent["kernel"] = "kernel, which is not built"
     if ENGINE != "compiled":
         absent["compiled"] = "compiled, since the sources run here"
     return absent

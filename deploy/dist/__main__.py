@@ -1,28 +1,25 @@
 """``python -m deploy.dist FOLDER``: makes the files of a release, then installs and uses them.
 
-FOLDER gets source distributions and wheels of the package, the client and the kernel, the Helm
-chart, bills of materials of an installation and of the kernel (CycloneDX), the licences of
-dependencies, and SHA-256 sums. Wheels with compiled code are for Linux with the glibc in their
-names or a later one: the kernel's for x86-64 and arm64, that of the package for this machine's
-architecture and this version of Python. The pure wheel of the package is for all others.
+FOLDER gets source distributions and wheels of the package and the client, the Helm chart, bills of
+materials of an installation and of the kernel (CycloneDX), the licences of dependencies, and
+SHA-256 sums. The wheel with compiled code is for Linux with the glibc in its name or a later one,
+this machine's architecture, and this version of Python. The pure wheel is for all others.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from deploy.dist.licences import third_party
+from deploy.dist.licences import bill_of_crates, third_party
 from deploy.helm import CHART, write_chart
 from deploy.local.install import chart_tools
 from stream_metrics import __version__
@@ -30,9 +27,6 @@ from stream_metrics import __version__
 TOOLS: Final = Path(".venv/dist/bin")
 BUILD: Final = Path(".venv/bin")
 RUNTIME: Final = "deploy/docker/requirements.txt"
-KERNEL: Final = "stream_metrics_kernel"
-GLIBC: Final = "manylinux2014"  # 2.17: every Linux that still gets updates
-ARCHITECTURES: Final = ("x86_64", "aarch64")
 CHECK: Final = """\
 from stream_metrics.core.compiled import COMPILED, ENGINE
 assert ENGINE == COMPILED, ENGINE
@@ -58,9 +52,12 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True)
     say("building source distributions and pure wheels")
     for project in (".", "client"):
-        run([TOOLS / "python", "-m", "build", "--no-isolation", "--outdir", folder, project])
-    say("compiling the engine and the kernel")
-    together(lambda: engine(folder), lambda: kernel(folder))
+        run(
+            [TOOLS / "python", "-m", "build", "--no-isolation", "--outdir", folder, project],
+            {"STREAM_METRICS_BUILD": "python"},
+        )
+    say("compiling the engine")
+    engine(folder)
     run([TOOLS / "twine", "check", "--strict", *sorted(folder.iterdir())])
     say("packaging the Helm chart")
     chart(folder)
@@ -90,43 +87,16 @@ def together(*steps: Callable[[], None]) -> None:
 
 
 def engine(folder: Path) -> None:
-    """The wheel with the modules that mypyc compiles, from the sources of the release alone."""
+    """The wheel with all that can be compiled, from the sources of the release alone."""
     (source,) = folder.glob("stream_metrics-*.tar.gz")
     with tempfile.TemporaryDirectory() as place:
         run(
             [BUILD / "python", "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
              "--wheel-dir", place, source],
-            {"STREAM_METRICS_MYPYC": "1"},
+            {"STREAM_METRICS_BUILD": "compiled"},
         )  # fmt: skip
         (wheel,) = Path(place).iterdir()
         run([TOOLS / "auditwheel", "repair", "--wheel-dir", folder, wheel])
-
-
-def kernel(folder: Path) -> None:
-    """The kernel's wheels, linked by zig for an old glibc, with its bill of materials in them.
-
-    For another architecture than this machine's, rustup has to install Rust's standard library.
-    """
-    for architecture in ARCHITECTURES:
-        target, is_own = f"{architecture}-unknown-linux-gnu", architecture == platform.machine()
-        if not is_own and not has_library(target):
-            say(f"no wheel of the kernel for {architecture}: rustup has no standard library for it")
-            continue
-        # This machine's wheel is built from the source distribution, which tries that.
-        run(
-            [BUILD / "maturin", "build", "--release", "--locked", "--zig", "--compatibility", GLIBC,
-             "--target", target, *(["--sdist"] if is_own else []),
-             "--manifest-path", "kernel/Cargo.toml", "--out", folder],
-            {"CARGO_TARGET_DIR": "kernel/target/dist"},
-        )  # fmt: skip
-
-
-def has_library(target: str) -> bool:
-    """Whether rustup has, or can install, Rust's standard library for a target."""
-    if shutil.which("rustup") is None:
-        return False
-    command = ["rustup", "target", "add", target]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def chart(folder: Path) -> None:
@@ -147,7 +117,7 @@ def install(folder: Path, place: Path) -> Path:
     python, quiet = place / "bin/python", ["--quiet", "--disable-pip-version-check"]
     run([python, "-m", "pip", "install", *quiet, "--require-hashes", "--only-binary", ":all:",
          "-r", RUNTIME], bare)  # fmt: skip
-    names = ("stream-metrics", "stream-metrics-kernel", "stream-metrics-client")
+    names = ("stream-metrics", "stream-metrics-client")
     wheels = [path for path in folder.iterdir() if path.suffix == ".whl"]
     pinned = "".join(f"{name}=={__version__} {' '.join(hashes(wheels, name))}\n" for name in names)
     pins = place / "wheels.txt"
@@ -159,13 +129,11 @@ def install(folder: Path, place: Path) -> Path:
 
 
 def from_sources(folder: Path, place: Path) -> None:
-    """A new environment, with the package and the kernel compiled as pip does it: in isolation."""
+    """A new environment, with the package compiled as pip does it: in isolation."""
     run([sys.executable, "-m", "venv", place])
-    sources = [folder / f"{name}-{__version__}.tar.gz" for name in ("stream_metrics", KERNEL)]
     run(
         [place / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-         *sources],
-        {"STREAM_METRICS_MYPYC": "1"},
+         folder / f"stream_metrics-{__version__}.tar.gz"]
     )  # fmt: skip
     run([place / "bin/python", "-c", CHECK], cwd=place)
 
@@ -198,10 +166,7 @@ def materials(folder: Path, installed: Path) -> None:
     bill = folder / "stream-metrics.cdx.json"
     run([TOOLS / "cyclonedx-py", "environment", "--output-reproducible", "--output-format", "JSON",
          "--output-file", bill, installed / "bin/python"])  # fmt: skip
-    wheel = min(folder.glob(f"{KERNEL}-*.whl"))  # all have the same crates
-    with zipfile.ZipFile(wheel) as packed:
-        (name,) = (name for name in packed.namelist() if name.endswith(".cyclonedx.json"))
-        (folder / "stream-metrics-kernel.cdx.json").write_bytes(packed.read(name))
+    (folder / "stream-metrics-engine.cdx.json").write_text(bill_of_crates(), encoding="utf-8")
 
 
 def sha256(path: Path) -> str:

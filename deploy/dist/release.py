@@ -16,7 +16,7 @@ VERSIONS: Final[Mapping[str, str]] = {
     "stream_metrics/__init__.py": r'^__version__ = "(.+)"$',
     "client/src/stream_metrics_client/__init__.py": r'^__version__ = "(.+)"$',
     "kernel/Cargo.toml": r'^version = "(.+)"$',
-    "kernel/Cargo.lock": r'name = "stream-metrics-kernel"\nversion = "(.+)"$',
+    "kernel/Cargo.lock": r'name = "stream-metrics-engine"\nversion = "(.+)"$',
     "deploy/helm/stream-metrics/Chart.yaml": r"^version: (\S+)\nappVersion: \1$",
 }
 """The files that name the version of a release, each with the pattern that finds it."""

@@ -51,7 +51,7 @@ type DigestedIteration<'py> = (
 );
 
 /// See `stream_metrics.core.dedup.deduplicator.Deduplicator`.
-#[pyclass(frozen, module = "stream_metrics_kernel")]
+#[pyclass(frozen, module = "stream_metrics._engine")]
 struct Deduplicator {
     digester: Digester,
     tables: Arc<Tables>,

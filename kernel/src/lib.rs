@@ -24,7 +24,7 @@ mod words;
 const INTERFACE: u32 = 10;
 
 #[pymodule]
-fn stream_metrics_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     buckets::register(module)?;
     canonical::register(module)?;

@@ -245,7 +245,7 @@ def main() -> None:
     try:
         app(prog_name="stream-metrics")
     except Exception as error:
-        if isinstance(error, ImportError) and error.name == "stream_metrics_kernel":
+        if isinstance(error, ImportError) and error.name == "stream_metrics._engine":
             lines = [str(error)]  # nothing else could be imported either
         else:
             from stream_metrics.cli.errors import (

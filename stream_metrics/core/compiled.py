@@ -1,15 +1,15 @@
 """Chooses between Python and compiled code for the whole program.
 
 Python is the reference: it is complete and runs where nothing is compiled. The *kernel*
-(``kernel/``, in Rust, a separate distribution) has faster helpers for parts of it. All are used in
-one way: a helper returns the result of the corresponding Python function, or None where that
-function has to compute it::
+(``kernel/``, in Rust, built as ``stream_metrics._engine``) has faster helpers for parts of it. All
+are used in one way: a helper returns the result of the corresponding Python function, or None where
+that function has to compute it::
 
     found = compiled.words_among(texts, sought, articles, version)
     return plain_tokens_among(texts, sought, articles, version) if found is None else found
 
 Without the kernel every helper returns None. The environment variable ``STREAM_METRICS_KERNEL``
-says whether to use it: ``auto`` (the default) if it is installed, ``python`` never. ``tests/twins``
+says whether to use it: ``auto`` (the default) if it is built, ``python`` never. ``tests/twins``
 verifies that each helper equals its Python function.
 
 Modules compiled by mypyc (listed in ``setup.py``) are next to their sources in the wheel, and
@@ -26,10 +26,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 INTERFACE: Final = 10
-"""The version of the kernel's interface; a kernel of another version is refused."""
+"""The version of the kernel's interface.
+
+A kernel of another version is refused: a working tree can have one that was built earlier.
+"""
 
 VARIABLE: Final = "STREAM_METRICS_KERNEL"
-NAME: Final = "stream_metrics_kernel"
+NAME: Final = "stream_metrics._engine"
 
 
 def _kernel() -> ModuleType | None:
@@ -41,15 +44,14 @@ def _kernel() -> ModuleType | None:
             f"{VARIABLE} is {chosen!r}; set it to auto or python, or leave it unset", name=NAME
         )
     try:
-        import stream_metrics_kernel
-    except ModuleNotFoundError:  # a kernel that is installed and cannot be loaded is an error
+        import stream_metrics._engine as built
+    except ModuleNotFoundError:  # a kernel that is there and cannot be loaded is an error
         return None
-    found: ModuleType = stream_metrics_kernel
+    found: ModuleType = built
     if getattr(found, "INTERFACE", None) != INTERFACE:
         raise ImportError(
-            "stream-metrics-kernel is from another release than stream-metrics. Install both from "
-            f"one clone (pip install . ./kernel, or make kernel), or set {VARIABLE}=python to use "
-            "Python code",
+            f"{NAME} was built from other sources than the Python code beside it. Build it again "
+            f"(pip install ., or make kernel), or set {VARIABLE}=python to use Python code",
             name=NAME,
         )
     return found
@@ -89,8 +91,8 @@ def slow() -> str | None:
         helps = f"unset {VARIABLE}"
     else:
         helps = (
-            "run this in a clone of stream-metrics, with a C compiler: "
-            "STREAM_METRICS_MYPYC=1 pip install . ./kernel"
+            "run this in a clone of stream-metrics, with Rust and a C compiler: "
+            "STREAM_METRICS_BUILD=compiled pip install --force-reinstall --no-deps ."
         )
     return f"equal figures at about three times the CPU. For the compiled engine, {helps}"
 
@@ -108,10 +110,10 @@ __all__ = [
     "words_among",
     "words_in_results",
 ]
-"""The helpers; ``kernel/stream_metrics_kernel.pyi`` has their types."""
+"""The helpers; ``stream_metrics/_engine.pyi`` has their types."""
 
 if TYPE_CHECKING:
-    from stream_metrics_kernel import (
+    from stream_metrics._engine import (
         Bounds,
         Deduplicator,
         changed_buckets,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from stream_metrics.core.compiled import KERNEL
 
-kernel: Any = import_module("stream_metrics_kernel") if KERNEL else None
-"""The kernel; ``test_twins.py`` fails if it is not installed."""
+kernel: Any = import_module("stream_metrics._engine") if KERNEL else None
+"""The kernel; ``test_twins.py`` fails if it is not built."""
 
 Pair = tuple[Any, Any]
 """The kernel's result for a case, None if it leaves the case to Python, and Python's result."""

@@ -21,7 +21,7 @@ from stream_metrics.core.compiled import INTERFACE
 ROOT = Path(__file__).parents[2]
 WHICH = "import stream_metrics.core.engine.step as step; print(step.__file__)"
 CHOSEN = "from stream_metrics.core.compiled import ENGINE, slow; print(ENGINE, slow(), sep='|')"
-ABSENT = "import sys; sys.modules['stream_metrics_kernel'] = None; "
+ABSENT = "import sys; sys.modules['stream_metrics._engine'] = None; "
 VARIABLE = "STREAM_METRICS_KERNEL"
 
 
@@ -52,7 +52,7 @@ def copy(tmp_path: Path) -> Path:
     """A copy of the package's sources that a test may change."""
     shutil.copytree(
         ROOT / "stream_metrics", tmp_path / "stream_metrics",
-        ignore=shutil.ignore_patterns("__pycache__"),
+        ignore=shutil.ignore_patterns("__pycache__", "*.so"),
     )  # fmt: skip
     return tmp_path
 
@@ -72,11 +72,11 @@ def test_the_choice_python_does_not_use_the_kernel() -> None:
 
 
 def test_the_reference_tells_the_command_that_installs_the_compiled_engine() -> None:
-    """It is the one of the README."""
-    command = "STREAM_METRICS_MYPYC=1 pip install . ./kernel"
+    """It is the one of the guide."""
+    command = "STREAM_METRICS_BUILD=compiled pip install --force-reinstall --no-deps ."
 
     assert run("-c", ABSENT + CHOSEN).endswith(f": {command}\n")
-    assert command in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert command in (ROOT / "docs/guides/workers.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.kernel
@@ -129,11 +129,11 @@ def test_without_the_kernel_every_helper_returns_none() -> None:
 )
 def test_a_kernel_of_another_version_is_refused(copy: Path, kernel: str) -> None:
     """The error about an older or newer kernel says what to do."""
-    (copy / "stream_metrics_kernel.py").write_text(kernel)
+    (copy / "stream_metrics" / "_engine.py").write_text(kernel)
 
     said = run("-c", WHICH, root=copy, fails=True)
 
-    assert "ImportError: stream-metrics-kernel is from another release" in said
+    assert "ImportError: stream_metrics._engine was built from other sources" in said
     assert "make kernel" in said
     assert "STREAM_METRICS_KERNEL=python" in said
     assert Path(run("-c", WHICH, root=copy, STREAM_METRICS_KERNEL="python").strip()).suffix == ".py"
@@ -190,21 +190,56 @@ def setup_arguments(command: str, *without: str, fails: bool = False, **variable
     return run("-c", told, root=ROOT, fails=fails, **variables)
 
 
-def test_a_wheel_is_pure_by_default() -> None:
-    """Installing needs neither mypyc nor a C compiler."""
-    assert setup_arguments("bdist_wheel", STREAM_METRICS_MYPYC="", CC="nonesuch") == "{}\n"
+NO_COMPILER = {"CC": "nonesuch -O2", "CARGO": "nonesuch"}
 
 
-def test_an_isolated_build_asks_for_what_compiles() -> None:
-    """``STREAM_METRICS_MYPYC=1 pip install .`` works in an empty environment."""
-    said = setup_arguments("egg_info", "mypyc", "numpy", STREAM_METRICS_MYPYC="1")
+def test_the_choice_python_compiles_nothing() -> None:
+    """Whatever compilers there are, the wheel is pure."""
+    assert setup_arguments("bdist_wheel", STREAM_METRICS_BUILD="python") == "{}\n"
 
-    assert said == "{'setup_requires': ['mypy>=1.15,<3', 'numpy>=2.0,<3']}\n"
+
+@pytest.mark.parametrize("command", ["egg_info", "bdist_wheel", "editable_wheel"])
+def test_without_compilers_nothing_is_asked_for_and_the_wheel_is_pure(command: str) -> None:
+    """A plain installation fetches no build requirement that it cannot use."""
+    said = setup_arguments(
+        command, "mypyc", "setuptools_rust", fails=False, STREAM_METRICS_BUILD="", **NO_COMPILER
+    )
+
+    assert said == "{}\n"
+
+
+@pytest.mark.parametrize(
+    ("compilers", "asked"),
+    [
+        ({"CC": sys.executable, "CARGO": "nonesuch"}, ["mypy>=1.15,<3", "numpy>=2.0,<3"]),
+        ({"CC": "nonesuch", "CARGO": sys.executable}, ["setuptools-rust>=1.10,<2"]),
+    ],
+    ids=["C only", "Rust only"],
+)
+def test_an_isolated_build_asks_for_what_its_compiler_needs(
+    compilers: dict[str, str], asked: list[str]
+) -> None:
+    """``pip install .`` works in an empty environment."""
+    without = ("mypyc", "numpy", "setuptools_rust")
+
+    said = setup_arguments(
+        "egg_info", *without, fails=False, STREAM_METRICS_BUILD="auto", **compilers
+    )
+
+    assert said == f"{{'setup_requires': {asked}}}\n"
+
+
+def test_an_editable_installation_compiles_no_module() -> None:
+    """A compiled module would hide later changes of its source."""
+    said = setup_arguments("editable_wheel", STREAM_METRICS_BUILD="auto", CARGO=sys.executable)
+
+    assert "rust_extensions" in said
+    assert "ext_modules" not in said
 
 
 def test_compiling_needs_packages_as_the_program_does() -> None:
     """Those whose types are used are of the versions that ``pyproject.toml`` allows."""
-    needs = runpy.run_path(str(ROOT / "setup.py"), run_name="listed")["COMPILED_WITH"]
+    needs = runpy.run_path(str(ROOT / "setup.py"), run_name="listed")["MODULES_WITH"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert {*needs.values()} - {needs["mypyc"]} <= {*project["dependencies"]}
@@ -213,20 +248,28 @@ def test_compiling_needs_packages_as_the_program_does() -> None:
 @pytest.mark.parametrize(
     ("without", "environment", "why"),
     [
-        ("mypyc", {}, "needs mypy>=1.15,<3. Install them, or build without --no-build-isolation"),
-        ("", {"CC": "nonesuch -O2"}, "needs a C compiler, and there is no 'nonesuch'"),
+        ("mypyc", {}, "the modules need mypy>=1.15,<3: install them, or build without"),
+        ("", {"CC": "nonesuch -O2"}, "the modules need a C compiler, and there is no 'nonesuch'"),
+        ("", {"CARGO": "nonesuch"}, "the kernel needs Rust 1.63 or later, and there is no 'nonesu"),
     ],
 )
-def test_what_compiling_lacks_is_an_error_in_plain_words(
+def test_what_compiling_everything_lacks_is_an_error_in_plain_words(
     without: str, environment: dict[str, str], why: str
 ) -> None:
     """The error names it, and says how to install without compiled code."""
     said = setup_arguments(
-        "bdist_wheel", without, fails=True, STREAM_METRICS_MYPYC="1", **environment
+        "bdist_wheel", without, fails=True, STREAM_METRICS_BUILD="compiled", **environment
     )
 
-    assert said.startswith(f"error: STREAM_METRICS_MYPYC=1 {why}")
-    assert "unset STREAM_METRICS_MYPYC" in said
+    assert said.startswith(f"error: STREAM_METRICS_BUILD=compiled: {why}")
+    assert "unset STREAM_METRICS_BUILD" in said
+
+
+def test_an_unknown_build_is_an_error_that_names_all() -> None:
+    """A misspelt value does not fall back to one of them."""
+    said = setup_arguments("egg_info", fails=True, STREAM_METRICS_BUILD="all")
+
+    assert "STREAM_METRICS_BUILD is 'all'; set it to auto, compiled or python" in said
 
 
 def test_type_checkers_read_the_types_of_an_installed_package() -> None:
@@ -248,7 +291,7 @@ def test_make_compiles_again_after_a_change_of_any_file() -> None:
     package = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "stream_metrics").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
     }
 
-    assert {*package, "setup.py", "pyproject.toml"} <= set(done.stdout.split())
+    assert {*package, "kernel/src/lib.rs", "setup.py", "pyproject.toml"} <= set(done.stdout.split())

@@ -62,7 +62,7 @@ WRITTEN_BY_COMMANDS = {
     "report.html",
     "windows.json",
     "stream-metrics.cdx.json",
-    "stream-metrics-kernel.cdx.json",
+    "stream-metrics-engine.cdx.json",
     "THIRD-PARTY-LICENCES.txt",
     "out/conversations.jsonl",
     "out/windows.json",
@@ -503,7 +503,7 @@ def test_every_named_setting_exists() -> None:
     """Dotted names and environment variables in the documents are settings."""
     known = {name for name, _ in settings()}
     variables = {variable(name) for name in known}
-    variables |= {"STREAM_METRICS_CONFIG", "STREAM_METRICS_KERNEL", "STREAM_METRICS_MYPYC"}
+    variables |= {"STREAM_METRICS_CONFIG", "STREAM_METRICS_KERNEL", "STREAM_METRICS_BUILD"}
     texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
     named = {m.text for m in mentions(_SETTING, whole=True) if not _PATH.fullmatch(m.text)}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "stream_metrics"
-LOOKS_FOR_KERNEL, ON_SPARK = PACKAGE / "core/compiled.py", PACKAGE / "spark.py"
-OWN = ("stream-metrics", "stream-metrics-kernel", "stream-metrics-client")
+ON_SPARK = PACKAGE / "spark.py"
+OWN = ("stream-metrics", "stream-metrics-client")
 
 READ = (".md", ".py", ".toml", ".yml", ".yaml", ".sh", ".rs", "Makefile", "Dockerfile")
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _LOCAL = re.compile(r"['\"`]\.(?:/(\w+))?\[([a-z][\w,-]*)\]")
 
 _COMMAND = re.compile(r"\b(?:pip3?|pipx|uv)(?: pip| tool)? (?:install|add|run)\b[^\n;&#]*")
-_UPLOAD = re.compile(r"\b(?:twine upload|uv publish|cargo publish|maturin (?:publish|upload))\b.*")
+_UPLOAD = re.compile(r"\b(?:twine upload|uv publish|cargo publish)\b.*")
 _OURS = re.compile(rf"(?<![\w./-])(?:{'|'.join(OWN)})(?![\w-])|upload|publish")
 
 
@@ -89,13 +89,13 @@ def matches(pattern: re.Pattern[str]) -> Iterator[tuple[Path, re.Match[str]]]:
 def test_what_modules_import_is_installed() -> None:
     """The base installation has it; what extras have is imported by the functions that need it.
 
-    Two modules may import more: the one that looks for the kernel, and the one for Spark.
+    One module may import more: the one for Spark.
     """
     optional = {need for extra, needs in extras().items() if extra != "dev" for need in needs}
     missing = [
         f"{file.relative_to(ROOT)}: {name}"
         for file in PACKAGE.rglob("*.py")
-        if file not in (LOOKS_FOR_KERNEL, ON_SPARK)
+        if file != ON_SPARK
         for name, at_once in imports(file)
         if not distributions(name) & ({*extras()[""]} if at_once else optional)
     ]

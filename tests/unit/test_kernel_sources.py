@@ -17,7 +17,7 @@ Module = tuple[str, ...]
 
 PROJECT = Path(__file__).parents[2]
 ROOT = PROJECT / "kernel" / "src"
-TYPES = PROJECT / "kernel" / "stream_metrics_kernel.pyi"
+TYPES = PROJECT / "stream_metrics" / "_engine.pyi"
 MADE_BY_HELPERS = frozenset({"Fingerprints", "Index"})
 """Classes whose objects the program gets from a ``Deduplicator``."""
 SOURCES: dict[Module, str] = {

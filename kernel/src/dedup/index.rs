@@ -73,7 +73,7 @@ struct Document {
 }
 
 /// The results of one turn so far, by candidate key.
-#[pyclass(module = "stream_metrics_kernel")]
+#[pyclass(module = "stream_metrics._engine")]
 pub struct Index {
     tables: Arc<Tables>,
     kinds: Vec<Arc<Kind>>,

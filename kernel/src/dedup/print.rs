@@ -71,7 +71,7 @@ impl Print {
 }
 
 /// The fingerprints of one search's results, by rank.
-#[pyclass(frozen, module = "stream_metrics_kernel")]
+#[pyclass(frozen, module = "stream_metrics._engine")]
 #[derive(Default)]
 pub struct Fingerprints {
     pub each: Vec<Arc<Print>>,

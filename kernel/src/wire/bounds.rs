@@ -18,7 +18,7 @@ const MOST_SEARCHES: usize = 256; // their ids are compared each with each
 
 /// The limits on a record (`stream_metrics.core.events.limits.Limits`), its version, and the names
 /// of entity types in metrics.
-#[pyclass(frozen, module = "stream_metrics_kernel")]
+#[pyclass(frozen, module = "stream_metrics._engine")]
 pub struct Bounds {
     pub record_bytes: usize,
     pub json_levels: i64,
