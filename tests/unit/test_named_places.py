@@ -49,10 +49,10 @@ def sources() -> dict[Path, str]:
 
 @lru_cache
 def modules() -> dict[tuple[str, ...], list[Path]]:
-    """Modules and packages by the last parts of their names."""
+    """Modules and packages by the last parts of their names, also those with types alone here."""
     found = defaultdict(list)
-    for path in sources():
-        if path.suffix == ".py":
+    for path in paths():
+        if path.suffix in {".py", ".pyi"}:
             parts = path.relative_to(ROOT).with_suffix("").parts
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             for first in range(len(parts)):
