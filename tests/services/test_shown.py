@@ -36,7 +36,7 @@ async def watched(kafka: Kafka, tmp_path: Path) -> AsyncIterator[Shown]:
 
 async def test_every_panel_has_data(watched: Shown) -> None:
     """With current traffic each query of each dashboard returns a number, and none an error."""
-    async with live_traffic(watched.system):
+    async with live_traffic(watched):
         assert await all_seen(watched.prometheus, WITHIN_SECONDS)
 
 

@@ -22,10 +22,10 @@ def main() -> int:
 
 
 async def _look(folder: Path) -> str:
-    async with Kafka(folder / "kafka") as kafka, shown(kafka, folder) as (system, prometheus):
-        async with live_traffic(system):
-            seen = await all_seen(prometheus, WITHIN_SECONDS)
-        return page(seen, system.total)
+    async with Kafka(folder / "kafka") as kafka, shown(kafka, folder) as watched:
+        async with live_traffic(watched):
+            seen = await all_seen(watched.prometheus, WITHIN_SECONDS)
+        return page(seen, watched.system.total)
 
 
 if __name__ == "__main__":

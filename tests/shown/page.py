@@ -16,7 +16,7 @@ _HEAD: Final = """\
 # What the dashboards show
 
 Every query of every panel, asked of a running system: Kafka, Redis with `deploy/redis/redis.conf`,
-one worker with {records:,} records of the last three hours and live generated traffic, a bridge
+one worker with {records:,} records of the last four hours and live generated traffic, a bridge
 with some traces, and a Prometheus that scrapes every second. Variables have their defaults: all
 jobs, instances and agents, and the first window. The rate interval is a minute, as with
 `deploy/prometheus/prometheus.yml`.

@@ -23,9 +23,9 @@ from tests.sessions import KINDS, Sent, trace_of
 
 JOB: Final = "stream-metrics"
 BRIDGE_JOB: Final = "stream-metrics-bridge"
-SECONDS: Final = 3 * 3_600  # so that it is known what is usual
+SECONDS: Final = 4 * 3_600  # so that it is known what is usual, with some to spare
 WITHIN_SECONDS: Final = 120
-CONVERSATIONS: Final = 450
+CONVERSATIONS: Final = 600
 SEED: Final = 2  # another than the generator's: its conversations are others
 LIVE_CONVERSATIONS_PER_HOUR: Final = 7_200
 REFUSED: Final = 'streammetrics_bridge_refused_total{agent="billing"}'
@@ -78,8 +78,15 @@ async def shown(kafka: Kafka, folder: Path) -> AsyncIterator[Shown]:
 
 
 @asynccontextmanager
-async def live_traffic(system: BridgedSystem) -> AsyncIterator[None]:
-    """What ``make stack`` and the containers have for traffic, and some more traces."""
+async def live_traffic(watched: Shown) -> AsyncIterator[None]:
+    """What ``make stack`` and the containers have for traffic, and some more traces.
+
+    Refused traces are seen in rates for a minute only, so there has to be evidence by then.
+    """
+    system, prometheus = watched
+    await wait_until(
+        partial(prometheus.query, "streammetrics_evidence"), WITHIN_SECONDS, "no evidence is told"
+    )
     await system.send(told_and_refused(2))
     much = ["--conversations", str(LIVE_CONVERSATIONS_PER_HOUR)]
     command = [*generator_command(), *much]
