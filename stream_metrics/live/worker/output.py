@@ -1,8 +1,9 @@
 """Makes the messages on the output topic: a conversation's rows after a batch.
 
-A message has the rows that ``export`` would write at that moment. It is sent whenever the
-conversation's stored state has changed, even if its row has not: after a rewind the same events
-come in other batches, and the last message of each conversation must still be its last row.
+A message has the rows that ``export`` would write at that moment. It is sent after every batch with
+an event of the conversation, even if nothing has changed: an owner that was replaced may have told
+of that event while other ones were missing, after they were told of, and the last message of each
+conversation must still be its last row.
 """
 
 from __future__ import annotations
@@ -31,26 +32,11 @@ def message_after(
     With ``turn_scope`` ``last`` the value is a row, with ``all`` a list of rows, one a turn. It is
     None for a conversation that was forgotten. One that has never had a row is not spoken of.
     """
-    rows = None
-    if changes.has_items:
-        rows = conversation_rows(conversation, turn_scope)
-    elif not _late_for_a_forgotten(conversation, events):
-        return None
-    if rows:
+    if rows := conversation_rows(conversation, turn_scope):
         return message_of(rows, turn_scope)
     if conversation.forgotten is None:
         return None  # labels wait for the first search
-    return OutputMessage(conversation.conversation_id, None)
-
-
-def _late_for_a_forgotten(conversation: Conversation, events: Iterable[DigestedEvent]) -> bool:
-    """Whether an event arrived for a forgotten conversation.
-
-    A ``forget`` is sent to every partition, so only other events show that the conversation belongs
-    to this one. Before a rewind it may have had a row.
-    """
-    return (
-        conversation.forgotten is not None
-        and not conversation.last_turn
-        and any(event.kind is not FORGET for event in events)
-    )
+    # A ``forget`` is sent to every partition, so others show that the conversation belongs here.
+    if changes.has_items or any(event.kind is not FORGET for event in events):
+        return OutputMessage(conversation.conversation_id, None)
+    return None
