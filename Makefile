@@ -24,8 +24,8 @@ SPREAD := -n auto --dist worksteal --ignore tests/services
 PLAIN := tests/property $(addprefix tests/unit/test_, bad_input.py contract.py examples.py regressions.py)
 CODE := setup.py stream_metrics client deploy docs examples tests kernel $(wildcard benchmarks)
 
-# The compiled kernel, which sources use as well: it is beside them, and what it is made from. cargo
-# comes from PATH, or from where rustup puts it.
+# The compiled kernel, beside the sources that use it, and what it is made from. cargo comes from
+# PATH, or from where rustup puts it.
 KERNEL := stream_metrics/_engine.so
 KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') kernel/Cargo.toml kernel/Cargo.lock
 TOOLS := env PATH="$(CURDIR)/$(BIN):$(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin"
@@ -96,7 +96,7 @@ build: $(READY)
 # What measures, or runs a live system, uses all that can be compiled.
 stack bench bench-replay bounds calibration campaign drill mutations panels profile bridge-campaign neighbours outages test-services: build
 
-# In build stays what is compiled, so that a change of Rust compiles no module again; cargo keeps its own.
+# What C compilers made stays in the folder build, so that a change of Rust compiles no module again.
 $(COMPILED): $(COMPILED_SOURCES) | $(READY)
 	@echo "compiling everything (two minutes the first time)"
 	@rm -rf .venv/compiled .venv/wheels

@@ -97,11 +97,9 @@ def arguments() -> dict[str, Any]:
     commands = {"egg_info", "bdist_wheel", "build_rust", "editable_wheel"} & {*sys.argv}
     if CHOSEN == "python" or not commands:
         return {}
+    in_place = commands & {"build_rust", "editable_wheel"}
     parts = {"the kernel": (lack_of_rust(), KERNEL_WITH)}
-    if not commands & {
-        "build_rust",
-        "editable_wheel",
-    }:  # compiled modules would hide what is edited
+    if not in_place:  # where compiled modules would hide what is edited
         parts = {"the modules": (lack_of_c(), MODULES_WITH), **parts}
     wanted: dict[str, list[str]] = {}
     for part, (lack, needs) in parts.items():

@@ -31,7 +31,7 @@ from stream_metrics.live.worker.ownership.generations import check_claimed
 
 PAGE: Final = 256  # conversations in one step of a listing or a wipe
 
-KEYS_A_CALL: Final = 64
+KEYS_A_CALL: Final = 64  # a call with fewer repeats one of them, so that one statement is prepared
 _IDS: Final = (
     "SELECT key, id FROM conversations WHERE place = ? "  # noqa: S608
     f"AND key IN ({', '.join('?' * KEYS_A_CALL)})"
@@ -425,6 +425,7 @@ def _ids(
 def _parts(
     connection: sqlite3.Connection, table: str, conversation: int | None
 ) -> dict[bytes, bytes]:
+    """The parts of a conversation, by its id; there are none without one."""
     statement = f"SELECT name, part FROM {table} WHERE conversation = ?"  # noqa: S608
     return dict(connection.execute(statement, (conversation,)).fetchall())
 

@@ -2,7 +2,9 @@
 
 Names that come from outside are stored as bytes, because SQLite refuses texts with lone surrogates.
 A ``place`` is one state partition of one generation. It is never used again, so that a late step of
-a wipe cannot touch newer state.
+a wipe cannot touch newer state. The parts of conversations are stored by a number instead of their
+keys, which are random: a batch has conversations that began at about the same time, and so it
+writes few pages.
 """
 
 from __future__ import annotations
@@ -59,9 +61,9 @@ CREATE TABLE buckets (
     PRIMARY KEY (place, "window", bucket, agent)
 ) WITHOUT ROWID;
 CREATE TABLE conversations (
-    id INTEGER PRIMARY KEY,                    -- in the order in which they began, so that a batch,
-    place INTEGER NOT NULL,                    -- whose conversations began of late, touches few
-    key BLOB NOT NULL,                         -- pages
+    id INTEGER PRIMARY KEY,                    -- in the order in which they began
+    place INTEGER NOT NULL,
+    key BLOB NOT NULL,
     last_record_ms INTEGER NOT NULL,
     UNIQUE (place, key)
 );

@@ -1,9 +1,9 @@
 """Makes the messages on the output topic: a conversation's rows after a batch.
 
 A message has the rows that ``export`` would write at that moment. It is sent after every batch with
-an event of the conversation, even if nothing has changed: an owner that was replaced may have told
-of that event while other ones were missing, after they were told of, and the last message of each
-conversation must still be its last row.
+an event of the conversation, even if nothing has changed: an owner that is being replaced may send
+an older row behind a newer one. Its successor reads the events of that row again, and the message
+that it then sends is the last one.
 """
 
 from __future__ import annotations
